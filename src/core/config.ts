@@ -1,0 +1,67 @@
+/** Owns what an operator may set about the core's decisions. Every limit has a name, a default and a stated behaviour. */
+import { seconds, type Bytes, type Tokens, type Us } from './units.ts'
+
+export type OrderName = 'fcfs' | 'fcfs-program' | 'plas'
+export type ResidencyName = 'least-cost' | 'lru-host'
+
+export interface CoreConfig {
+  /** `observe`: identity, trace and what would have been done are recorded; order and KV stay as the engine's own. */
+  readonly mode: 'schedule' | 'observe'
+  readonly order: OrderName
+  readonly residency: ResidencyName
+  /** Default for a call that does not say: recompute replays origins, so that the tokens are the same. */
+  readonly exactResume: boolean
+  /** Host tier budget; at it, images are dropped cheapest regret first, then States are discarded. */
+  readonly hostBytesMax: Bytes
+  /** Granules of each engine kept free, or held by what may be offloaded, for a better call that arrives. */
+  readonly spareGranules: number
+  /** Output tokens a call is granted beyond its prompt; grows in such steps as it generates. */
+  readonly grantTokens: Tokens
+  /** Calls that are neither committed nor ended; at it a new call is refused (`queue_full`). */
+  readonly callsOpenMax: number
+  /** Programs kept in memory; at it the longest closed are forgotten, and if none is, a new one is refused. */
+  readonly programsMax: number
+  /** Reusable prefixes a session keeps; at it the oldest is dropped. */
+  readonly sessionStatesMax: number
+  /** Ready calls looked at in one dispatch after the first that does not fit. */
+  readonly dispatchWindow: number
+  /** Times a call may be preempted; at it, it runs to its end. */
+  readonly preemptionsMax: number
+  /** Attempts of a call; at it the call fails. */
+  readonly attemptsMax: number
+  /** An undeclared program that ended closes after this; until then a continuing call reopens it. */
+  readonly programIdleUs: Us
+  /** An interrupt nobody answers expires after this, and its program fails. */
+  readonly interruptMaxUs: Us
+  /** A reusable prefix nobody used for this long is dropped. */
+  readonly sessionRetentionUs: Us
+  /** First quantum of the attained-service levels; each level is twice as wide as the one before. */
+  readonly plasQuantumUs: Us
+  readonly plasLevels: number
+  /** Prices of the cost model: micro-units (1 unit = 1 engine-second) for each granule-second or byte-second. */
+  readonly idleGranuleSecondMicro: number
+  readonly hostMebibyteSecondMicro: number
+}
+
+export const CORE_DEFAULTS: CoreConfig = {
+  mode: 'schedule',
+  order: 'fcfs-program',
+  residency: 'least-cost',
+  exactResume: true,
+  hostBytesMax: 1 << 30,
+  spareGranules: 1,
+  grantTokens: 256,
+  callsOpenMax: 1_000,
+  programsMax: 20_000,
+  sessionStatesMax: 4,
+  dispatchWindow: 64,
+  preemptionsMax: 2,
+  attemptsMax: 4,
+  programIdleUs: seconds(300),
+  interruptMaxUs: seconds(3_600),
+  sessionRetentionUs: seconds(3_600),
+  plasQuantumUs: seconds(1),
+  plasLevels: 12,
+  idleGranuleSecondMicro: 100,
+  hostMebibyteSecondMicro: 10,
+}

@@ -1,0 +1,110 @@
+/**
+ * Owns the vocabulary of what was decided or learned: the durable log, the trace, the metrics source and the recovery
+ * source in one. Facts are `noun.pastParticiple`. A fact carries everything `apply` needs, so replay runs no policy.
+ *
+ * A fact is never edited: a change of shape is a new version, and `upcast` lifts the old ones.
+ */
+import type { BodyId, CallId, EngineId, InterruptId, MoveId, ProgramId, SegmentId, SessionId, StateId, TenantId, ThreadId } from './ids.ts'
+import type { AttemptParts, AttemptReport } from './input.ts'
+import type { Capabilities, Effect, EngineSpeeds, FinishReason, Identity, Interrupt, Origin, Owner, Tier } from './state.ts'
+import type { Bytes, Granules, MicroCost, Tokens, Us } from './units.ts'
+
+export const FACT_VERSION = 1
+
+export type KvChoice = 'preserve' | 'offload' | 'discard'
+
+/** One option of a residency decision, priced in one unit. */
+export interface KvOption {
+  readonly choice: KvChoice
+  readonly cost: MicroCost
+  /** Why it could not be chosen; null where it could. */
+  readonly infeasible: string | null
+}
+
+export type Fact =
+  // reign, programs
+  | { kind: 'reign.begun'; reign: number; wallOffsetUs: Us }
+  | { kind: 'program.started'; program: ProgramId; tenant: TenantId; session: SessionId | null; declared: boolean; agent: string; identity: Identity; priorityClass: string; deadlineUs: Us | null }
+  | { kind: 'program.reopened'; program: ProgramId }
+  | { kind: 'program.linked'; program: ProgramId; session: SessionId }
+  | { kind: 'program.completed'; program: ProgramId; provisional: boolean }
+  | { kind: 'program.closed'; program: ProgramId }
+  | { kind: 'program.cancelled'; program: ProgramId; epoch: number; effectsRemaining: readonly string[] }
+  | { kind: 'program.failed'; program: ProgramId; why: string }
+  | { kind: 'program.forgotten'; program: ProgramId }
+  | { kind: 'program.refused'; tenant: TenantId; program: string; code: string; why: string }
+  // calls
+  | { kind: 'call.arrived'; call: CallId; program: ProgramId; thread: ThreadId; model: string; epoch: number; identity: Identity; digest: string; body: BodyId; seed: number; maxTokens: Tokens; exactResume: boolean; promptTokens: Tokens; parents: readonly CallId[]; answers: InterruptId | null; final: boolean; toolResults: readonly string[] }
+  | { kind: 'call.attached'; call: CallId; as: CallId }
+  | { kind: 'call.replayed'; call: CallId; as: CallId }
+  | { kind: 'call.refused'; call: CallId; code: string; why: string }
+  | { kind: 'call.measured'; call: CallId; promptTokens: Tokens; reusable: { state: StateId; tokens: Tokens } | null; renderingWon: string | null }
+  | { kind: 'call.ready'; call: CallId; level: number }
+  | { kind: 'call.scheduled'; call: CallId; attempt: number; engine: EngineId; state: StateId; baseTokens: Tokens; keepTokens: Tokens; granules: Granules; recomputeTokens: Tokens; forcedTokens: Tokens; replay: 'exact' | 'plain'; rank: number }
+  | { kind: 'call.progressed'; call: CallId; attempt: number; report: AttemptReport }
+  | { kind: 'call.granted'; call: CallId; granules: Granules }
+  | { kind: 'call.demoted'; call: CallId; level: number }
+  | { kind: 'call.preempted'; call: CallId; engine: EngineId; by: CallId; why: string }
+  | { kind: 'call.paused'; call: CallId; report: AttemptReport }
+  | { kind: 'call.retried'; call: CallId; attempt: number; why: string }
+  | { kind: 'call.detached'; call: CallId }
+  | { kind: 'call.completed'; call: CallId; attempt: number; finish: FinishReason; report: AttemptReport; parts: AttemptParts; spans: readonly { segment: SegmentId; tokens: Tokens; origin: Origin; digest: string }[]; toolCalls: readonly { id: string; name: string }[]; resume: 'none' | 'exact' | 'recomputed' }
+  | { kind: 'call.cancelled'; call: CallId; why: string }
+  | { kind: 'call.failed'; call: CallId; code: string; why: string }
+  // interrupts
+  | { kind: 'interrupt.started'; interrupt: InterruptId; call: CallId; thread: ThreadId; program: ProgramId; epoch: number; of: Interrupt['kind']; toolClass: string; toolCallIds: readonly string[]; effect: Effect }
+  | { kind: 'interrupt.completed'; interrupt: InterruptId; by: CallId; waitUs: Us }
+  | { kind: 'interrupt.expired'; interrupt: InterruptId }
+  | { kind: 'interrupt.cancelled'; interrupt: InterruptId; effect: Effect }
+  // KV
+  | { kind: 'kv.decided'; state: StateId; interrupt: InterruptId | null; choice: KvChoice; options: readonly KvOption[]; expectedWaitUs: Us; reconsiderAtUs: Us | null; because: string; performed: boolean }
+  | { kind: 'kv.preserved'; state: StateId; engine: EngineId }
+  | { kind: 'kv.offload.begun'; move: MoveId; state: StateId; engine: EngineId; tokens: Tokens; reservedBytes: Bytes }
+  | { kind: 'kv.onboard.begun'; move: MoveId; state: StateId; engine: EngineId; tokens: Tokens; reservedGranules: Granules; forCall: CallId | null }
+  | { kind: 'kv.moved'; move: MoveId; state: StateId; to: Tier; bytes: Bytes; digest: string; copyUs: Us }
+  | { kind: 'kv.move.failed'; move: MoveId; state: StateId; why: string; sourceLost: boolean }
+  | { kind: 'kv.offloaded'; state: StateId; bytes: Bytes }
+  | { kind: 'kv.resume.ready'; state: StateId; call: CallId; engine: EngineId }
+  | { kind: 'kv.discarded'; state: StateId; tier: Tier; tokens: Tokens; why: string }
+  | { kind: 'kv.settled'; state: StateId; owner: Owner }
+  | { kind: 'kv.adopted'; state: StateId; thread: ThreadId; session: SessionId }
+  | { kind: 'kv.forgotten'; state: StateId }
+  // engines
+  | { kind: 'engine.joined'; engine: EngineId; capabilities: Capabilities; speeds: EngineSpeeds }
+  | { kind: 'engine.progress'; engine: EngineId; speeds: EngineSpeeds }
+  | { kind: 'engine.ordered'; engine: EngineId; orders: readonly StandingOrder[] }
+  | { kind: 'engine.lost'; engine: EngineId; why: string }
+  // time, and what changed nothing
+  | { kind: 'timer.set'; timer: string; atUs: Us }
+  | { kind: 'timer.cleared'; timer: string }
+  | { kind: 'result.ignored'; input: string; subject: string; why: string }
+
+/** What an engine may do without asking. */
+export interface StandingOrder {
+  readonly call: CallId
+  /** Smaller is better; unique on the engine. */
+  readonly rank: number
+  /** Memory the call may use. */
+  readonly grantGranules: Granules
+  readonly asVictim: 'pause' | 'offload' | 'discard'
+}
+
+/** A fact as it stands in the log. */
+export interface Logged {
+  readonly seq: number
+  readonly atUs: Us
+  readonly version: number
+  readonly fact: Fact
+}
+
+/**
+ * Barrier facts are durable before they are performed or shown; flow facts may be performed first and ride the next
+ * group commit: losing one equals losing an attempt.
+ */
+const FLOW: ReadonlySet<Fact['kind']> = new Set([
+  'call.measured', 'call.ready', 'call.scheduled', 'call.progressed', 'call.granted', 'call.demoted', 'call.preempted',
+  'call.paused', 'kv.decided', 'kv.preserved', 'kv.offload.begun', 'kv.onboard.begun', 'kv.resume.ready', 'engine.progress',
+  'engine.ordered', 'timer.set', 'timer.cleared', 'result.ignored',
+] satisfies Fact['kind'][])
+
+export const isBarrier = (fact: Fact): boolean => !FLOW.has(fact.kind)

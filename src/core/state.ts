@@ -1,0 +1,382 @@
+/**
+ * Owns the shape of everything the core knows. Plain data only (Map, Set, array, literal, integer): no class, function,
+ * Date or promise. `apply.ts` is the only writer; everybody else reads.
+ *
+ * Terminology
+ *   Tenant     who is billed and limited; comes from the credential
+ *   Session    what a harness calls a conversation; holds affinity and reusable prefixes, not service
+ *   Program    everything done for one user goal
+ *   Thread     a chain of calls inside a program that runs one after another
+ *   Call       one logical model invocation; exactly one effective commit
+ *   Attempt    one try at a call
+ *   Epoch      a program's generation number; a result of an older one changes nothing
+ *   Interrupt  the wait between a call that ended in tool calls and the call that continues it
+ *   Engine     something that runs calls and owns device KV; obeys a reign
+ *   Segment    the KV of an immutable span of tokens and their origins
+ *   State      what a thread needs to continue: spans of Segments, a private tail, a continuation
+ *   Replica    where bytes of a State are, and up to which token
+ *   Owner      who may continue a State
+ *   Granule    the unit in which device memory is given out
+ *   Service    model execution received, in two counters
+ */
+import type {
+  BodyId, CallId, EngineId, InterruptId, MoveId, ProgramId, SegmentId, SessionId, StateId, TenantId, ThreadId,
+} from './ids.ts'
+import type { Bytes, Cells, Granules, Tokens, Us } from './units.ts'
+import type { CoreConfig } from './config.ts'
+import type { WaitCurve } from './predict.ts'
+
+export interface CoreState {
+  /** Frozen; decides, but is never read by `apply`, so a changed configuration cannot change history. */
+  readonly config: CoreConfig
+  /** Facts applied so far; also the unique end of every order. */
+  seq: number
+  /** Fencing number of this control plane; every command to an engine carries it (invariant 15). */
+  reign: number
+  /** Monotonic time of the last fact. */
+  nowUs: Us
+  /** Wall time minus monotonic time, as last recorded. */
+  wallOffsetUs: Us
+  readonly tenants: Map<TenantId, Tenant>
+  readonly sessions: Map<SessionId, Session>
+  readonly programs: Map<ProgramId, Program>
+  readonly threads: Map<ThreadId, Thread>
+  readonly calls: Map<CallId, Call>
+  readonly interrupts: Map<InterruptId, Interrupt>
+  readonly states: Map<StateId, State>
+  readonly segments: Map<SegmentId, Segment>
+  readonly moves: Map<MoveId, Move>
+  readonly engines: Map<EngineId, Engine>
+  readonly host: HostTier
+  /** Timers set and not yet due, by name. */
+  readonly timers: Map<string, Us>
+  /** Waits seen so far, by tool class. */
+  readonly waits: Map<string, WaitCurve>
+  /** Tool call ids we emitted and nobody answered, or who answered them; keyed `tenant/toolCallId`. */
+  readonly toolCalls: Map<string, ToolCallLink>
+}
+
+// ---------------------------------------------------------------- identity
+
+export interface Tenant {
+  readonly id: TenantId
+  service: Ledger
+}
+
+export interface Session {
+  readonly id: SessionId
+  readonly tenant: TenantId
+  lastUs: Us
+  /** Reusable prefixes left by ended programs, oldest first. */
+  states: StateId[]
+}
+
+export type IdentitySource = 'explicit' | 'native' | 'derived' | 'inferred' | 'anonymous'
+
+export interface Identity {
+  readonly source: IdentitySource
+  /** 0 to 100. */
+  readonly confidence: number
+}
+
+/** `ended` is provisional for an undeclared program: a continuing call reopens it until it is closed. */
+export type ProgramStage =
+  | { readonly kind: 'open' }
+  | { readonly kind: 'ended'; readonly atUs: Us; readonly provisional: boolean }
+  | { readonly kind: 'cancelled'; readonly atUs: Us }
+  | { readonly kind: 'failed'; readonly atUs: Us; readonly why: string }
+
+export interface Program {
+  readonly id: ProgramId
+  readonly tenant: TenantId
+  readonly session: SessionId | null
+  readonly declared: boolean
+  /** What sort of agent it is; what is learned, is learned by kind. */
+  readonly kind: string
+  /** Order of arrival among programs; unique. */
+  readonly seq: number
+  readonly arrivedUs: Us
+  readonly identity: Identity
+  readonly priorityClass: string
+  readonly deadlineUs: Us | null
+  /** Results carrying an older one change nothing (invariant 3). */
+  epoch: number
+  stage: ProgramStage
+  threads: ThreadId[]
+  calls: CallId[]
+  /** Never decreases (invariant 12). */
+  ledger: Ledger
+}
+
+export interface Thread {
+  readonly id: ThreadId
+  readonly program: ProgramId
+  /** The call under way, if any: the chain runs one after another. */
+  active: CallId | null
+  /** Calls of this thread that wait for the active one, oldest first. */
+  waiting: CallId[]
+  /** The last committed call. */
+  last: CallId | null
+  interrupt: InterruptId | null
+  state: StateId | null
+}
+
+// ---------------------------------------------------------------- service
+
+/** Service in two integers (DESIGN 5). */
+export interface Service {
+  /** Wall time of the iterations a call was in: what PLAS and ATLAS read. */
+  residentUs: Us
+  /** The iterations' time divided over their members: sums to the engine's busy time. */
+  workUs: Us
+}
+
+/** Orders read useful + retried; recomputing what we evicted is the engine's overhead and ages nobody. */
+export interface Ledger {
+  useful: Service
+  retried: Service
+  recomputed: Service
+}
+
+// ---------------------------------------------------------------- calls
+
+export type FinishReason = 'stop' | 'length' | 'tool_calls'
+
+export type CallStage =
+  /** Its place in line is fixed, its size an estimate. */
+  | { readonly kind: 'arrived' }
+  /** Sized by the engine's tokenizer; waits for its parents. */
+  | { readonly kind: 'measured' }
+  /** In the queue. */
+  | { readonly kind: 'ready'; readonly sinceUs: Us }
+  /** Its memory on `engine` is reserved and its State is being brought there. */
+  | { readonly kind: 'resuming'; readonly engine: EngineId; readonly move: MoveId; readonly sinceUs: Us }
+  | { readonly kind: 'running'; readonly engine: EngineId; readonly sinceUs: Us }
+  /** Told to pause; still holds its place on the engine. */
+  | { readonly kind: 'pausing'; readonly engine: EngineId; readonly sinceUs: Us }
+  /** Its client is gone and nothing was committed; a retry brings it back. */
+  | { readonly kind: 'detached'; readonly sinceUs: Us }
+  | { readonly kind: 'committed'; readonly atUs: Us; readonly finish: FinishReason }
+  | { readonly kind: 'cancelled'; readonly atUs: Us }
+  | { readonly kind: 'failed'; readonly atUs: Us; readonly why: string }
+
+export interface Call {
+  readonly id: CallId
+  readonly program: ProgramId
+  readonly thread: ThreadId
+  readonly model: string
+  readonly epoch: number
+  /** Order of arrival among calls; unique. */
+  readonly seq: number
+  readonly arrivedUs: Us
+  /** Digest of credential and body: the same while unanswered is a retry. */
+  readonly digest: string
+  readonly body: BodyId
+  /** Drawn once, kept by every attempt. */
+  readonly seed: number
+  readonly maxTokens: Tokens
+  readonly exactResume: boolean
+  readonly parents: readonly CallId[]
+  /** The interrupt that this call's tool results end. */
+  readonly answers: InterruptId | null
+  attempt: number
+  stage: CallStage
+  /** Estimated until measured, then the engine's count. */
+  promptTokens: Tokens
+  measured: boolean
+  /** Leading tokens that the thread's State (or an adopted one) already holds. */
+  reusable: { readonly state: StateId; readonly tokens: Tokens } | null
+  /** Tokens generated and journalled so far, over all attempts of this call. */
+  outputTokens: Tokens
+  /** Tokens fed again in this call because we had evicted them. */
+  recomputedTokens: Tokens
+  /** This attempt's service as last reported; folded into the ledgers as it grows. */
+  attemptService: Ledger
+  ledger: Ledger
+  preemptions: number
+  /** Queue level when it last became ready, by the order policy. */
+  level: number
+}
+
+export type ToolCallLink = { readonly call: CallId; readonly answeredBy: CallId | null }
+
+// ---------------------------------------------------------------- interrupts
+
+export type Effect = 'read' | 'idempotent' | 'irreversible'
+
+export interface Interrupt {
+  readonly id: InterruptId
+  readonly call: CallId
+  readonly thread: ThreadId
+  readonly program: ProgramId
+  readonly epoch: number
+  readonly kind: 'TOOL' | 'CODE' | 'HUMAN'
+  /** The class whose waits it is learned with: the tools' names, sorted and joined. */
+  readonly toolClass: string
+  readonly toolCallIds: readonly string[]
+  readonly effect: Effect
+  readonly startedUs: Us
+  stage:
+    | { readonly kind: 'waiting' }
+    | { readonly kind: 'completed'; readonly atUs: Us; readonly by: CallId }
+    | { readonly kind: 'expired'; readonly atUs: Us }
+    | { readonly kind: 'cancelled'; readonly atUs: Us }
+}
+
+// ---------------------------------------------------------------- KV
+
+/** How a token was fed: given (in a run of two or more) or generated (alone). E1: a State depends on nothing else. */
+export type Origin = 'prefilled' | 'decoded'
+
+export interface Segment {
+  readonly id: SegmentId
+  readonly tenant: TenantId
+  readonly origin: Origin
+  readonly tokens: Tokens
+  /** Chained over all tokens and origins up to this Segment's end. */
+  readonly digest: string
+  refs: number
+}
+
+export type Owner =
+  /** Private to a program: a suspended or active State. */
+  | { readonly kind: 'thread'; readonly thread: ThreadId }
+  /** A reusable prefix of (tenant, session). */
+  | { readonly kind: 'session'; readonly session: SessionId }
+  /** Nobody: freed as soon as transfers in flight are quiet. */
+  | { readonly kind: 'nobody' }
+
+export type Tier = 'device' | 'host'
+
+/** Where the continuation is. */
+export type Residence =
+  | { readonly kind: 'active'; readonly engine: EngineId; readonly call: CallId }
+  | { readonly kind: 'suspended'; readonly tier: Tier }
+  | { readonly kind: 'moving'; readonly move: MoveId }
+  /** Tokens only: the next call recomputes. */
+  | { readonly kind: 'gone' }
+
+export interface DeviceReplica {
+  readonly engine: EngineId
+  readonly tokens: Tokens
+  readonly granules: Granules
+}
+
+export interface HostReplica {
+  /** The move that wrote the image; its name. */
+  readonly image: MoveId
+  readonly tokens: Tokens
+  readonly bytes: Bytes
+  /** Of the whole image; checked before anyone reads a byte of it. */
+  readonly digest: string
+  /** Only an engine with this key can read it. */
+  readonly imageKey: string
+}
+
+export interface State {
+  readonly id: StateId
+  readonly tenant: TenantId
+  readonly model: string
+  owner: Owner
+  residence: Residence
+  /** Immutable spans, in order; the last may be cut (`tokens` below its Segment's own). */
+  spans: { readonly segment: SegmentId; readonly tokens: Tokens }[]
+  /** Fed since the last span and not yet a Segment: the call under way. */
+  tail: { prefilled: Tokens; decoded: Tokens }
+  device: DeviceReplica | null
+  host: HostReplica | null
+  /** The committed call whose token record continues it; null before the first commit. */
+  record: CallId | null
+  lastUsedUs: Us
+  /** When it became idle; what a wait is measured from. */
+  idleSinceUs: Us
+}
+
+/** A two-phase move: target reserved, owner keeps; then `kv.moved`, or `kv.move.failed` and the reservation is dropped. */
+export interface Move {
+  readonly id: MoveId
+  readonly state: StateId
+  readonly engine: EngineId
+  readonly from: Tier
+  readonly to: Tier
+  readonly tokens: Tokens
+  /** Reserved in the target: granules on device, bytes on host. */
+  readonly reservedGranules: Granules
+  readonly reservedBytes: Bytes
+  readonly begunUs: Us
+  /** The call that waits for it, if one does. */
+  readonly forCall: CallId | null
+}
+
+export interface HostTier {
+  readonly totalBytes: Bytes
+  ownedBytes: Bytes
+  reservedBytes: Bytes
+}
+
+// ---------------------------------------------------------------- engines
+
+export interface EngineMemory {
+  readonly cells: Cells
+  /** Cells in a granule. */
+  readonly granule: Cells
+  /** Sequences it can hold: a ledger beside the cells. */
+  readonly sequences: number
+}
+
+/** What an engine says it can do; the core uses nothing undeclared. */
+export interface Capabilities {
+  readonly models: readonly string[]
+  /** Largest State it can run. */
+  readonly contextTokens: Tokens
+  /** Calls it runs at once. */
+  readonly runningMax: number
+  readonly tokenise: boolean
+  readonly rank: boolean
+  readonly preempt: boolean
+  readonly cancel: boolean
+  /** Null where the engine keeps its own counsel about memory; then nothing of KV below is asked of it. */
+  readonly memory: EngineMemory | null
+  readonly kvBytesPerToken: Bytes
+  /** Segments of one prefix are stored once on device. */
+  readonly sharesBytes: boolean
+  readonly copy: boolean
+  readonly trim: boolean
+  readonly offload: boolean
+  readonly onboard: boolean
+  readonly discard: boolean
+  readonly exact: { readonly answer: 'yes' | 'no' | 'unknown'; readonly because: string }
+  readonly replayByOrigin: boolean
+  /** Engines with equal keys can read each other's images; null: none. */
+  readonly imageKey: string | null
+  readonly progress: boolean
+  readonly inventory: boolean
+}
+
+/** Measured speeds; integers, nanoseconds for what is per token. */
+export interface EngineSpeeds {
+  readonly prefillNsPerToken: number
+  /** A decode iteration costs `decodeBaseNs + decodeRowNs * rows`. */
+  readonly decodeBaseNs: number
+  readonly decodeRowNs: number
+  readonly copyOutNsPerToken: number
+  readonly copyInNsPerToken: number
+}
+
+export interface Engine {
+  readonly id: EngineId
+  stage: 'joined' | 'lost'
+  /** Grows by one each time it joins: what an earlier life says is ignored. */
+  life: number
+  capabilities: Capabilities
+  speeds: EngineSpeeds
+  /** Device memory in granules: free + owned + reserved = total (invariant 11). */
+  ownedGranules: Granules
+  reservedGranules: Granules
+  /** States with a device replica here, or one on its way in. */
+  sequencesUsed: number
+  running: Set<CallId>
+}
+
+export const emptyService = (): Service => ({ residentUs: 0, workUs: 0 })
+export const emptyLedger = (): Ledger => ({ useful: emptyService(), retried: emptyService(), recomputed: emptyService() })

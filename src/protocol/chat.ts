@@ -1,0 +1,53 @@
+/**
+ * Owns the validated chat call: one shape, whatever endpoint it came by. The server makes it, the driver carries it as
+ * JSON text, an engine reads it. Every field that would change the result is here; what is not here was refused by name.
+ */
+export interface ChatCall {
+  readonly model: string
+  readonly messages: readonly ChatMessage[]
+  readonly tools: readonly ToolDefinition[]
+  readonly toolChoice: 'none' | 'auto' | 'required' | { readonly name: string }
+  readonly sampling: Sampling
+  readonly stop: readonly string[]
+  readonly maxTokens: number | null
+}
+
+export interface ChatMessage {
+  readonly role: 'system' | 'user' | 'assistant' | 'tool'
+  /** Absent content and "" are the same. */
+  readonly content: string
+  readonly toolCalls: readonly ChatToolCall[]
+  /** On a tool message: the call whose result it is. */
+  readonly toolCallId: string | null
+}
+
+export interface ChatToolCall {
+  readonly id: string
+  readonly name: string
+  /** JSON text, as the model wrote it. */
+  readonly arguments: string
+}
+
+export interface ToolDefinition {
+  readonly name: string
+  readonly description: string
+  /** JSON Schema of the arguments, an object. */
+  readonly parameters: Readonly<Record<string, unknown>>
+}
+
+export interface Sampling {
+  /** 0: greedy. */
+  readonly temperature: number
+  /** 1: off. */
+  readonly topP: number
+  /** 0: off. */
+  readonly topK: number
+  /** 0: off. */
+  readonly minP: number
+}
+
+/**
+ * The id of a call's n-th tool call. Derived, so that every attempt and every replay gives the same one, and short and
+ * plain enough for every client.
+ */
+export const toolCallIdOf = (call: string, index: number): string => `call_${call}_${index}`

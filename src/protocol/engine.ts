@@ -1,0 +1,79 @@
+/**
+ * Owns the messages between the control plane and an engine process, version 1. Framed by `frame.ts`; binary parts
+ * follow the JSON in the order of `bin`. Every command carries the reign and a lower one than the engine has seen is
+ * refused (invariant 15). Data from the other side is checked before use.
+ */
+export const ENGINE_PROTOCOL = 1
+
+export interface WireReport {
+  readonly usefulResidentUs: number
+  readonly usefulWorkUs: number
+  readonly recomputedResidentUs: number
+  readonly recomputedWorkUs: number
+  /** Fed after `baseTokens`, by origin. */
+  readonly tailPrefilled: number
+  readonly tailDecoded: number
+  readonly outputTokens: number
+  readonly recomputedTokens: number
+}
+
+export interface WireSpan { readonly id: string; readonly tokens: number; readonly origin: 'prefilled' | 'decoded' }
+
+export interface WireIdentity { readonly tenant: string; readonly state: string; readonly owner: string; readonly epoch: number; readonly reign: number }
+
+export type EngineRequest =
+  | { readonly kind: 'hello'; readonly protocol: number; readonly reign: number; readonly leaseMs: number }
+  | { readonly kind: 'ping'; readonly reign: number }
+  /** bin: one record for each of `records`. */
+  | { readonly kind: 'measure'; readonly reign: number; readonly call: string; readonly body: string; readonly records: readonly string[] }
+  /** bin: [prepared]. */
+  | { readonly kind: 'start'; readonly reign: number; readonly call: string; readonly attempt: number; readonly epoch: number; readonly state: string; readonly body: string; readonly baseTokens: number; readonly keepTokens: number; readonly recomputeTokens: number; readonly replay: 'exact' | 'plain'; readonly forced: readonly number[]; readonly seed: number; readonly maxTokens: number; readonly rank: number; readonly grantGranules: number }
+  | { readonly kind: 'order'; readonly reign: number; readonly orders: readonly { readonly call: string; readonly rank: number; readonly grantGranules: number; readonly asVictim: 'pause' | 'offload' | 'discard' }[] }
+  | { readonly kind: 'pause' | 'cancel'; readonly reign: number; readonly call: string; readonly attempt: number }
+  | { readonly kind: 'offload'; readonly reign: number; readonly move: string; readonly state: string; readonly path: string; readonly spans: readonly WireSpan[]; readonly identity: WireIdentity }
+  | { readonly kind: 'onboard'; readonly reign: number; readonly move: string; readonly state: string; readonly path: string; readonly digest: string; readonly identity: WireIdentity }
+  | { readonly kind: 'discard'; readonly reign: number; readonly state: string }
+  | { readonly kind: 'stop'; readonly reign: number }
+
+export interface WireSpeeds {
+  readonly prefillNsPerToken: number
+  readonly decodeBaseNs: number
+  readonly decodeRowNs: number
+  readonly copyOutNsPerToken: number
+  readonly copyInNsPerToken: number
+}
+
+/** What the engine found out about itself and its model. */
+export interface WireEngine {
+  readonly library: string
+  readonly cpuKernel: string
+  readonly modelDigest: string
+  readonly lanes: number
+  readonly laneTokens: number
+  readonly kvBytesPerToken: number
+  readonly contextTokens: number
+  readonly imageKey: string
+  readonly exact: { readonly answer: 'yes' | 'no' | 'unknown'; readonly because: string }
+  readonly speeds: WireSpeeds
+}
+
+export type WirePart =
+  | { readonly kind: 'text'; readonly text: string }
+  | { readonly kind: 'toolCall'; readonly index: number; readonly name: string | null; readonly arguments: string }
+
+export type EngineEvent =
+  | { readonly kind: 'welcome'; readonly protocol: number; readonly engine: WireEngine }
+  /** The probe has answered, or speeds were measured anew. */
+  | { readonly kind: 'engine'; readonly engine: WireEngine }
+  /** bin: [prepared]. */
+  | { readonly kind: 'measured'; readonly call: string; readonly promptTokens: number; readonly matched: { readonly record: string; readonly tokens: number } | null; readonly renderingWon: string | null }
+  | { readonly kind: 'unmeasurable'; readonly call: string; readonly code: string; readonly why: string }
+  | { readonly kind: 'tokens'; readonly call: string; readonly attempt: number; readonly index: number; readonly tokens: readonly number[]; readonly parts: readonly WirePart[] }
+  | { readonly kind: 'progress'; readonly speeds: WireSpeeds | null; readonly calls: readonly { readonly call: string; readonly attempt: number; readonly epoch: number; readonly report: WireReport }[] }
+  | { readonly kind: 'paused'; readonly call: string; readonly attempt: number; readonly epoch: number; readonly report: WireReport }
+  /** bin: [record]. */
+  | { readonly kind: 'finished'; readonly call: string; readonly attempt: number; readonly epoch: number; readonly finish: 'stop' | 'length' | 'tool_calls'; readonly report: WireReport; readonly parts: { readonly waitUs: number; readonly recomputeUs: number; readonly prefillUs: number; readonly decodeUs: number }; readonly spans: readonly { readonly tokens: number; readonly origin: 'prefilled' | 'decoded'; readonly digest: string }[]; readonly toolCalls: readonly { readonly name: string }[]; readonly resume: 'none' | 'exact' | 'recomputed'; readonly promptTokens: number; readonly outputTokens: number; readonly cachedTokens: number }
+  | { readonly kind: 'failed'; readonly call: string; readonly attempt: number; readonly epoch: number; readonly why: string; readonly retryable: boolean }
+  | { readonly kind: 'moved'; readonly move: string; readonly bytes: number; readonly digest: string; readonly copyUs: number }
+  | { readonly kind: 'moveFailed'; readonly move: string; readonly why: string; readonly sourceLost: boolean }
+  | { readonly kind: 'refused'; readonly what: string; readonly why: string }
