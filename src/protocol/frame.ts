@@ -18,7 +18,7 @@ export function encodeFrame(message: object, bin: readonly Uint8Array[] = []): B
 
 /** Feeds on chunks as they arrive and yields whole frames. Throws FrameError where the peer broke the framing. */
 export class FrameReader {
-  #held: Buffer = Buffer.alloc(0)
+  #held: Buffer = Buffer.alloc(0);
 
   *push(chunk: Buffer): Generator<Frame> {
     this.#held = this.#held.length === 0 ? chunk : Buffer.concat([this.#held, chunk])
