@@ -1,0 +1,61 @@
+/**
+ * Owns what the driver offers to the doors before it (HTTP, tests, examples): submit a call and follow it, act on a
+ * program, read. Reads are of live state and may be ahead of the disk by one turn; nothing returned may be changed.
+ */
+import type { CallId, TenantId } from '../core/ids.ts'
+import type { Claims } from '../core/input.ts'
+import type { Logged } from '../core/fact.ts'
+import type { CoreState, FinishReason, Identity } from '../core/state.ts'
+import type { Tokens, Us } from '../core/units.ts'
+import type { StreamPart } from './ports.ts'
+
+export interface Submission {
+  readonly tenant: TenantId
+  readonly claims: Claims
+  readonly model: string
+  /** JSON of the validated call; opaque here. */
+  readonly body: string
+  /** Hex digest of credential and request body. */
+  readonly digest: string
+  readonly promptTokensEstimate: Tokens
+  readonly maxTokens: Tokens
+  /** Null: the configuration's default. */
+  readonly exactResume: boolean | null
+  readonly priorityClass: string
+  readonly deadlineUs: Us | null
+}
+
+export type CallUpdate =
+  /** Comes first, once durable; `program` as the client knows it. */
+  | { readonly kind: 'arrived'; readonly call: CallId; readonly program: string; readonly identity: Identity }
+  | { readonly kind: 'part'; readonly part: StreamPart }
+  /** Last: durable before it is shown. `queuedUs` is time spent ready and not running. */
+  | { readonly kind: 'done'; readonly finish: FinishReason; readonly promptTokens: Tokens; readonly outputTokens: Tokens; readonly cachedTokens: Tokens; readonly resume: 'none' | 'exact' | 'recomputed'; readonly queuedUs: Us }
+  /** Last: nothing was run. `code` is a key of the protocol's table of errors. */
+  | { readonly kind: 'refused'; readonly code: string; readonly why: string }
+  /** Last: it began and cannot go on (cancelled, attempts used up, engine gone for good). */
+  | { readonly kind: 'failed'; readonly code: string; readonly why: string }
+
+export interface CallHandle {
+  readonly updates: AsyncIterable<CallUpdate>
+  /** The client is gone; frees place, sequence and cells. Harmless after the end. */
+  hangUp(): void
+}
+
+export type ProgramReply =
+  | { readonly ok: true; readonly program: string }
+  | { readonly ok: false; readonly code: string; readonly why: string }
+
+export interface Gateway {
+  submit(submission: Submission): CallHandle
+  declare(program: { readonly tenant: TenantId; readonly program: string | null; readonly session: string | null; readonly agent: string; readonly priorityClass: string; readonly deadlineUs: Us | null }): Promise<ProgramReply>
+  finish(tenant: TenantId, program: string): Promise<ProgramReply>
+  cancel(tenant: TenantId, program: string): Promise<ProgramReply>
+  /** Live state, to read. */
+  readonly core: Readonly<CoreState>
+  /** Facts about one program (its own, its calls', interrupts' and States'), oldest first, newest at most `max`. */
+  facts(tenant: TenantId, program: string, max: number): readonly Logged[]
+  /** Called with every fact once it may be shown: metrics, events. Returns what ends it. */
+  watch(watcher: (logged: Logged) => void): () => void
+  nowUs(): Us
+}
