@@ -1,0 +1,338 @@
+/**
+ * Owns the tiny model: a GGUF file of the llama architecture with random weights, written here from a seed, the same
+ * bytes every time. Its text is gibberish; the transformer, its KV and its tokenizer are real.
+ *
+ * Tokens 0 to 255 are the bytes, so any text becomes its UTF-8 and comes back; six special tokens follow. Weights are
+ * Q8_0, because there the company in a batch changes no bit of a logit (F16 and F32 need two rows in every batch).
+ * Only sums, products and roundings make the weights: no function whose last bit a platform may choose.
+ */
+import { writeFileSync } from 'node:fs'
+
+const LAYERS = 4
+const WIDTH = 128
+const HEADS = 4
+const KV_HEADS = 2
+const HEAD_WIDTH = WIDTH / HEADS
+const FEED_FORWARD = 384
+
+/** Control tokens, after the bytes; eight, because the fast matrix kernels want rows in multiples of eight. */
+const SPECIAL = [
+  '<|endoftext|>', '<|im_start|>', '<|im_end|>', '<|pad|>',
+  '<|reserved_0|>', '<|reserved_1|>', '<|reserved_2|>', '<|reserved_3|>',
+] as const
+
+const special = (name: (typeof SPECIAL)[number]): number => 256 + SPECIAL.indexOf(name)
+
+export const TINY_MODEL = {
+  name: 'entracte-tiny',
+  layers: LAYERS,
+  width: WIDTH,
+  kvHeads: KV_HEADS,
+  headWidth: HEAD_WIDTH,
+  vocabulary: 256 + SPECIAL.length,
+  contextTokens: 32_768,
+  bos: special('<|endoftext|>'),
+  turnStart: special('<|im_start|>'),
+  eos: special('<|im_end|>'),
+} as const
+
+const CHAT_TEMPLATE = "{% for message in messages %}{{'<|im_start|>' + message['role'] + '\n' + message['content'] + "
+  + "'<|im_end|>' + '\n'}}{% endfor %}{% if add_generation_prompt %}{{ '<|im_start|>assistant\n' }}{% endif %}"
+
+/** Writes the model to `path`, over what is there. */
+export function writeTinyGguf(path: string): void {
+  writeFileSync(path, tinyGguf())
+}
+
+function tinyGguf(): Buffer {
+  const tensors = weights()
+  const out = new Writer()
+  out.bytes(Buffer.from('GGUF'))
+  out.u32(3)
+  out.u64(tensors.length)
+  const pairs = metadata()
+  out.u64(pairs.length)
+  for (const [key, value] of pairs) {
+    out.text(key)
+    out.value(value)
+  }
+  let offset = 0
+  for (const tensor of tensors) {
+    out.text(tensor.name)
+    out.u32(tensor.shape.length)
+    for (const size of tensor.shape) out.u64(size)
+    out.u32(tensor.type)
+    out.u64(offset)
+    offset += padded(tensor.data.length)
+  }
+  out.align()
+  for (const tensor of tensors) {
+    out.bytes(tensor.data)
+    out.align()
+  }
+  return out.whole()
+}
+
+// ---------------------------------------------------------------- metadata
+
+type Value =
+  | { readonly kind: 'u32' | 'f32'; readonly value: number }
+  | { readonly kind: 'bool'; readonly value: boolean }
+  | { readonly kind: 'text'; readonly value: string }
+  | { readonly kind: 'texts'; readonly value: readonly string[] }
+  | { readonly kind: 'i32s'; readonly value: readonly number[] }
+
+const u32 = (value: number): Value => ({ kind: 'u32', value })
+const text = (value: string): Value => ({ kind: 'text', value })
+
+function metadata(): readonly (readonly [string, Value])[] {
+  const ordinary = 1
+  const control = 3
+  return [
+    ['general.architecture', text('llama')],
+    ['general.name', text(TINY_MODEL.name)],
+    ['general.license', text('apache-2.0')],
+    ['general.file_type', u32(7)],
+    ['general.quantization_version', u32(2)],
+    ['llama.block_count', u32(LAYERS)],
+    ['llama.context_length', u32(TINY_MODEL.contextTokens)],
+    ['llama.embedding_length', u32(WIDTH)],
+    ['llama.feed_forward_length', u32(FEED_FORWARD)],
+    ['llama.attention.head_count', u32(HEADS)],
+    ['llama.attention.head_count_kv', u32(KV_HEADS)],
+    ['llama.attention.layer_norm_rms_epsilon', { kind: 'f32', value: 1e-5 }],
+    ['llama.rope.dimension_count', u32(HEAD_WIDTH)],
+    ['llama.rope.freq_base', { kind: 'f32', value: 10_000 }],
+    ['llama.vocab_size', u32(TINY_MODEL.vocabulary)],
+    ['tokenizer.ggml.model', text('gpt2')],
+    ['tokenizer.ggml.pre', text('gpt-2')],
+    ['tokenizer.ggml.tokens', { kind: 'texts', value: [...byteAlphabet(), ...SPECIAL] }],
+    ['tokenizer.ggml.token_type', { kind: 'i32s', value: [...Array<number>(256).fill(ordinary), ...SPECIAL.map(() => control)] }],
+    ['tokenizer.ggml.merges', { kind: 'texts', value: [] }],
+    ['tokenizer.ggml.bos_token_id', u32(TINY_MODEL.bos)],
+    ['tokenizer.ggml.eos_token_id', u32(TINY_MODEL.eos)],
+    ['tokenizer.ggml.padding_token_id', u32(special('<|pad|>'))],
+    ['tokenizer.ggml.add_bos_token', { kind: 'bool', value: false }],
+    ['tokenizer.chat_template', text(CHAT_TEMPLATE)],
+  ]
+}
+
+/** GPT-2's printable name of each byte: itself where it prints, else a letter from U+0100 on. */
+function byteAlphabet(): readonly string[] {
+  let next = 0x100
+  return Array.from({ length: 256 }, (_, byte) => {
+    const prints = (byte >= 0x21 && byte <= 0x7e) || (byte >= 0xa1 && byte <= 0xac) || byte >= 0xae
+    return String.fromCodePoint(prints ? byte : next++)
+  })
+}
+
+// ---------------------------------------------------------------- weights
+
+interface Tensor {
+  readonly name: string
+  readonly shape: readonly number[]
+  readonly type: number
+  readonly data: Buffer
+}
+
+const F32 = 0
+const Q8_0 = 8
+
+/**
+ * Two dimensions of the residual stream are written by the embedding alone and never by a layer, so they reach the
+ * output unmixed: STEADY is the same for every token, which makes a column of the output matrix a bias; LEAD is set
+ * by the first byte of a two-byte character, so that its second byte comes next.
+ */
+const STEADY = 0
+const LEAD = 1
+const STEADY_SIZE = 8
+
+/** Found by trying: greedy text wanders, and sampled text at temperature 1 is diverse and ends now and then. */
+const SCALE = { embedding: 0.5, query: 0.35, value: 0.12, attentionOut: 0.25, gate: 0.1, down: 0.06, output: 0.25 }
+
+function weights(): readonly Tensor[] {
+  const random = new Random(0x0e17_ac7e)
+  const tensors: Tensor[] = []
+  const matrix = (name: string, columns: number, rows: number, at: (row: number, column: number) => number): void => {
+    tensors.push({ name: `${name}.weight`, shape: [columns, rows], type: Q8_0, data: quantised(columns, rows, at) })
+  }
+  const noise = (scale: number) => (): number => scale * random.bell()
+  const inner = (scale: number) => (row: number): number => row === STEADY || row === LEAD ? 0 : scale * random.bell()
+  const ones = (name: string): void => {
+    const data = Buffer.alloc(WIDTH * 4)
+    for (let at = 0; at < WIDTH; at++) data.writeFloatLE(1, at * 4)
+    tensors.push({ name: `${name}.weight`, shape: [WIDTH], type: F32, data })
+  }
+
+  matrix('token_embd', WIDTH, TINY_MODEL.vocabulary, (token, column) => {
+    if (column === STEADY) return STEADY_SIZE
+    if (column === LEAD) return isLead(token) ? STEADY_SIZE : 0
+    return SCALE.embedding * random.bell()
+  })
+  ones('output_norm')
+  matrix('output', WIDTH, TINY_MODEL.vocabulary, (token, column) => {
+    if (column === STEADY) return bias(token)
+    if (column === LEAD) return isTrail(token) ? 6 : -6
+    return isControl(token) && token !== TINY_MODEL.eos ? 0 : SCALE.output * random.bell()
+  })
+  for (let layer = 0; layer < LAYERS; layer++) {
+    const at = `blk.${layer}`
+    ones(`${at}.attn_norm`)
+    matrix(`${at}.attn_q`, WIDTH, WIDTH, noise(SCALE.query))
+    matrix(`${at}.attn_k`, WIDTH, KV_HEADS * HEAD_WIDTH, noise(SCALE.query))
+    matrix(`${at}.attn_v`, WIDTH, KV_HEADS * HEAD_WIDTH, noise(SCALE.value))
+    matrix(`${at}.attn_output`, WIDTH, WIDTH, inner(SCALE.attentionOut))
+    ones(`${at}.ffn_norm`)
+    matrix(`${at}.ffn_gate`, WIDTH, FEED_FORWARD, noise(SCALE.gate))
+    matrix(`${at}.ffn_up`, WIDTH, FEED_FORWARD, noise(SCALE.gate))
+    matrix(`${at}.ffn_down`, FEED_FORWARD, WIDTH, inner(SCALE.down))
+  }
+  return tensors
+}
+
+const isControl = (token: number): boolean => token >= 256
+const isLead = (token: number): boolean => token >= 0xc3 && token <= 0xca
+const isTrail = (token: number): boolean => token >= 0x80 && token <= 0xbf
+
+/** How much a token is wanted whatever came before, in the output's STEADY column. */
+function bias(token: number): number {
+  const character = isControl(token) ? '' : String.fromCharCode(token)
+  if (token === TINY_MODEL.eos) return -0.4
+  if (character === ' ') return 0.6
+  if (/[aeiou]/.test(character)) return 0.3
+  if (/[a-z]/.test(character)) return 0
+  if (/[A-Z0-9.,?!'"-]/.test(character) || isLead(token)) return -0.3
+  if (/[\n -~]/.test(character)) return -0.7
+  return -4
+}
+
+/** Rows of blocks of 32: a half-precision scale, then 32 signed bytes. */
+function quantised(columns: number, rows: number, at: (row: number, column: number) => number): Buffer {
+  const blockBytes = 34
+  const data = Buffer.alloc((columns / 32) * rows * blockBytes)
+  const block = new Float64Array(32)
+  let offset = 0
+  for (let row = 0; row < rows; row++) {
+    for (let first = 0; first < columns; first += 32) {
+      let largest = 0
+      for (let i = 0; i < 32; i++) {
+        block[i] = at(row, first + i)
+        largest = Math.max(largest, Math.abs(block[i] ?? 0))
+      }
+      const scale = largest / 127
+      data.writeUInt16LE(halfBits(scale), offset)
+      for (let i = 0; i < 32; i++) data.writeInt8(scale === 0 ? 0 : Math.round((block[i] ?? 0) / scale), offset + 2 + i)
+      offset += blockBytes
+    }
+  }
+  return data
+}
+
+/** The nearest half-precision number not above `value`, as bits; `value` is positive and in the normal range, or 0. */
+function halfBits(value: number): number {
+  if (value === 0) return 0
+  let exponent = 0
+  let fraction = value
+  while (fraction >= 2) { fraction /= 2; exponent++ }
+  while (fraction < 1) { fraction *= 2; exponent-- }
+  return ((exponent + 15) << 10) | Math.floor((fraction - 1) * 1024)
+}
+
+/** Mulberry32, and a bell of four throws with mean 0 and deviation 1. */
+class Random {
+  #state: number
+
+  constructor(seed: number) {
+    this.#state = seed
+  }
+
+  bell(): number {
+    // A throw has variance 1/12, four of them 1/3.
+    return (this.#unit() + this.#unit() + this.#unit() + this.#unit() - 2) * 1.7320508
+  }
+
+  #unit(): number {
+    this.#state = (this.#state + 0x6d2b79f5) | 0
+    let mixed = Math.imul(this.#state ^ (this.#state >>> 15), this.#state | 1)
+    mixed ^= mixed + Math.imul(mixed ^ (mixed >>> 7), mixed | 61)
+    return ((mixed ^ (mixed >>> 14)) >>> 0) / 4_294_967_296
+  }
+}
+
+// ---------------------------------------------------------------- the file format
+
+const ALIGNMENT = 32
+const padded = (size: number): number => Math.ceil(size / ALIGNMENT) * ALIGNMENT
+
+class Writer {
+  readonly #parts: Buffer[] = []
+  #size = 0
+
+  bytes(part: Buffer): void {
+    this.#parts.push(part)
+    this.#size += part.length
+  }
+
+  u32(value: number): void {
+    const part = Buffer.alloc(4)
+    part.writeUInt32LE(value)
+    this.bytes(part)
+  }
+
+  u64(value: number): void {
+    const part = Buffer.alloc(8)
+    part.writeBigUInt64LE(BigInt(value))
+    this.bytes(part)
+  }
+
+  text(value: string): void {
+    const part = Buffer.from(value)
+    this.u64(part.length)
+    this.bytes(part)
+  }
+
+  value(value: Value): void {
+    switch (value.kind) {
+      case 'u32':
+        this.u32(4)
+        this.u32(value.value)
+        return
+      case 'f32': {
+        const part = Buffer.alloc(4)
+        part.writeFloatLE(value.value)
+        this.u32(6)
+        this.bytes(part)
+        return
+      }
+      case 'bool':
+        this.u32(7)
+        this.bytes(Buffer.from([value.value ? 1 : 0]))
+        return
+      case 'text':
+        this.u32(8)
+        this.text(value.value)
+        return
+      case 'texts':
+        this.#array(8, value.value.length)
+        for (const item of value.value) this.text(item)
+        return
+      case 'i32s':
+        this.#array(5, value.value.length)
+        for (const item of value.value) this.u32(item)
+    }
+  }
+
+  align(): void {
+    this.bytes(Buffer.alloc(padded(this.#size) - this.#size))
+  }
+
+  whole(): Buffer {
+    return Buffer.concat(this.#parts)
+  }
+
+  #array(type: number, length: number): void {
+    this.u32(9)
+    this.u32(type)
+    this.u64(length)
+  }
+}
