@@ -156,8 +156,8 @@ function weights(): readonly Tensor[] {
   const matrix = (name: string, columns: number, rows: number, at: (row: number, column: number) => number): void => {
     tensors.push({ name: `${name}.weight`, shape: [columns, rows], type: Q8_0, data: quantised(columns, rows, at) })
   }
-  const noise = (scale: number) => (): number => scale * random.bell()
-  const inner = (scale: number) => (row: number): number => row === STEADY || row === LEAD ? 0 : scale * random.bell()
+  const reads = (scale: number) => (_: number, column: number): number => isApart(column) ? 0 : scale * random.bell()
+  const writes = (scale: number) => (row: number): number => isApart(row) ? 0 : scale * random.bell()
   const ones = (name: string): void => {
     const data = Buffer.alloc(WIDTH * 4)
     for (let at = 0; at < WIDTH; at++) data.writeFloatLE(1, at * 4)
@@ -172,24 +172,25 @@ function weights(): readonly Tensor[] {
   ones('output_norm')
   matrix('output', WIDTH, TINY_MODEL.vocabulary, (token, column) => {
     if (column === STEADY) return bias(token)
-    if (column === LEAD) return isTrail(token) ? 6 : -6
+    if (column === LEAD) return isTrail(token) ? 12 : -12
     return isControl(token) && token !== TINY_MODEL.eos ? 0 : SCALE.output * random.bell()
   })
   for (let layer = 0; layer < LAYERS; layer++) {
     const at = `blk.${layer}`
     ones(`${at}.attn_norm`)
-    matrix(`${at}.attn_q`, WIDTH, WIDTH, noise(SCALE.query))
-    matrix(`${at}.attn_k`, WIDTH, KV_HEADS * HEAD_WIDTH, noise(SCALE.query))
-    matrix(`${at}.attn_v`, WIDTH, KV_HEADS * HEAD_WIDTH, noise(SCALE.value))
-    matrix(`${at}.attn_output`, WIDTH, WIDTH, inner(SCALE.attentionOut))
+    matrix(`${at}.attn_q`, WIDTH, WIDTH, reads(SCALE.query))
+    matrix(`${at}.attn_k`, WIDTH, KV_HEADS * HEAD_WIDTH, reads(SCALE.query))
+    matrix(`${at}.attn_v`, WIDTH, KV_HEADS * HEAD_WIDTH, reads(SCALE.value))
+    matrix(`${at}.attn_output`, WIDTH, WIDTH, writes(SCALE.attentionOut))
     ones(`${at}.ffn_norm`)
-    matrix(`${at}.ffn_gate`, WIDTH, FEED_FORWARD, noise(SCALE.gate))
-    matrix(`${at}.ffn_up`, WIDTH, FEED_FORWARD, noise(SCALE.gate))
-    matrix(`${at}.ffn_down`, FEED_FORWARD, WIDTH, inner(SCALE.down))
+    matrix(`${at}.ffn_gate`, WIDTH, FEED_FORWARD, reads(SCALE.gate))
+    matrix(`${at}.ffn_up`, WIDTH, FEED_FORWARD, reads(SCALE.gate))
+    matrix(`${at}.ffn_down`, FEED_FORWARD, WIDTH, writes(SCALE.down))
   }
   return tensors
 }
 
+const isApart = (dimension: number): boolean => dimension === STEADY || dimension === LEAD
 const isControl = (token: number): boolean => token >= 256
 const isLead = (token: number): boolean => token >= 0xc3 && token <= 0xca
 const isTrail = (token: number): boolean => token >= 0x80 && token <= 0xbf
@@ -197,13 +198,13 @@ const isTrail = (token: number): boolean => token >= 0x80 && token <= 0xbf
 /** How much a token is wanted whatever came before, in the output's STEADY column. */
 function bias(token: number): number {
   const character = isControl(token) ? '' : String.fromCharCode(token)
-  if (token === TINY_MODEL.eos) return -0.4
-  if (character === ' ') return 0.6
-  if (/[aeiou]/.test(character)) return 0.3
-  if (/[a-z]/.test(character)) return 0
-  if (/[A-Z0-9.,?!'"-]/.test(character) || isLead(token)) return -0.3
-  if (/[\n -~]/.test(character)) return -0.7
-  return -4
+  if (token === TINY_MODEL.eos) return -0.6
+  if (character === ' ') return 1.2
+  if (/[aeiou]/.test(character)) return 0.6
+  if (/[a-z]/.test(character)) return 0.3
+  if (/[A-Z0-9.,?!'"-]/.test(character) || isLead(token)) return -0.5
+  if (/[\n -~]/.test(character)) return -1
+  return -12
 }
 
 /** Rows of blocks of 32: a half-precision scale, then 32 signed bytes. */
