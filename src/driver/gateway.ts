@@ -19,6 +19,8 @@ export interface Submission {
   readonly digest: string
   readonly promptTokensEstimate: Tokens
   readonly maxTokens: Tokens
+  /** 0 to 2^32 - 1, as the client asked; null: drawn by the driver. */
+  readonly seed: number | null
   /** Null: the configuration's default. */
   readonly exactResume: boolean | null
   readonly priorityClass: string
