@@ -31,6 +31,9 @@ export const TINY_MODEL = {
   headWidth: HEAD_WIDTH,
   vocabulary: 256 + SPECIAL.length,
   contextTokens: 32_768,
+  bytes: 919_264,
+  /** SHA-256 of the file; a change of one weight is a change of the model. */
+  digest: '26b101ada35cc56868209e18923e2a443236774861416ab87da6f487584f0148',
   bos: special('<|endoftext|>'),
   turnStart: special('<|im_start|>'),
   eos: special('<|im_end|>'),
@@ -107,7 +110,9 @@ function metadata(): readonly (readonly [string, Value])[] {
     ['tokenizer.ggml.model', text('gpt2')],
     ['tokenizer.ggml.pre', text('gpt-2')],
     ['tokenizer.ggml.tokens', { kind: 'texts', value: [...byteAlphabet(), ...SPECIAL] }],
-    ['tokenizer.ggml.token_type', { kind: 'i32s', value: [...Array<number>(256).fill(ordinary), ...SPECIAL.map(() => control)] }],
+    ['tokenizer.ggml.token_type', {
+      kind: 'i32s', value: [...Array<number>(256).fill(ordinary), ...SPECIAL.map(() => control)],
+    }],
     ['tokenizer.ggml.merges', { kind: 'texts', value: [] }],
     ['tokenizer.ggml.bos_token_id', u32(TINY_MODEL.bos)],
     ['tokenizer.ggml.eos_token_id', u32(TINY_MODEL.eos)],
