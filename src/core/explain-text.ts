@@ -8,7 +8,7 @@ import { MILLISECOND_US, SECOND_US, type Bytes, type MicroCost, type Us } from '
 
 /** Rows of a section that are shown; the JSON has all. */
 const ROWS_MAX = 40
-const AHEAD_MAX = 5
+const BEHIND_MAX = 5
 const BAR_WIDTH = 24
 
 /** In the order a call goes through them. */
@@ -72,9 +72,7 @@ function waitingText(waiting: Waiting, nowUs: Us): string[] {
   const since = `since ${duration(nowUs - waiting.sinceUs)}`
   switch (waiting.kind) {
     case 'queue':
-      return [`${waiting.call} is in the queue ${since}${waiting.ahead === null ? '' : waiting.ahead.length === 0 ? ', next in line' : ', behind:'}`, ...aheadText(waiting.ahead ?? [])]
-    case 'memory':
-      return [`${waiting.call} waits for memory ${since}: it needs ${count(waiting.neededGranules, 'granule')} and ${waiting.freeGranules} are free, held by:`, ...aheadText(waiting.ahead)]
+      return [`${waiting.call} is in the queue ${since}${waiting.queued === null ? '' : `: ${waiting.queued.what}`}`, ...behindText(waiting.queued?.behind ?? null)]
     case 'copy':
       return [`${waiting.call} waits ${since} for its KV to be copied back to the engine`]
     case 'engine':
@@ -86,9 +84,11 @@ function waitingText(waiting: Waiting, nowUs: Us): string[] {
   }
 }
 
-function aheadText(ahead: readonly { readonly program: string; readonly call: string; readonly state: string }[]): string[] {
-  const rows = columns(ahead.slice(0, AHEAD_MAX).map(({ program, call, state }) => [program, call, state]), 'lll')
-  return ahead.length > AHEAD_MAX ? [...rows, `  and ${ahead.length - AHEAD_MAX} more`] : rows
+function behindText(behind: { readonly programs: readonly string[]; readonly others: number } | null): string[] {
+  if (behind === null || behind.programs.length + behind.others === 0) return []
+  const named = behind.programs.slice(0, BEHIND_MAX)
+  const unnamed = behind.others + behind.programs.length - named.length
+  return [`  behind ${[...named, ...(unnamed > 0 ? [`${unnamed} ${named.length > 0 ? 'more' : 'of others'}`] : [])].join(', ')}`]
 }
 
 function callSection({ calls, startUs }: Explanation): string[] {

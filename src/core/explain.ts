@@ -6,24 +6,24 @@
  * X2: each instant is in one part; where threads overlap, the first in the order of `PARTS` that any of them is in.
  */
 import type { Fact, KvChoice, KvOption, Logged } from './fact.ts'
-import type { CallId } from './ids.ts'
 import { PARTS, timelineOf, type CallTrack, type Part, type Span, type Timeline, type WaitTrack } from './timeline.ts'
-import type { Bytes, Granules, MicroCost, Tokens, Us } from './units.ts'
+import type { Bytes, MicroCost, Tokens, Us } from './units.ts'
 
 export type PartTimes = Readonly<Record<Part, Us>>
 
 /** What the facts of one program cannot know: the time, and who else is there. */
 export interface Live {
   readonly nowUs: Us
-  /** By call of this program: who runs or is placed before it, and what memory it lacks. */
-  readonly queued: Readonly<Record<string, {
-    readonly ahead: readonly Ahead[]
-    readonly memory: { readonly neededGranules: Granules; readonly freeGranules: Granules } | null
-  }>>
+  /** By call of this program, where one waits in a queue. */
+  readonly queued: Readonly<Record<string, Queued>>
 }
 
-/** Another call that is served first, and what it does now. */
-export interface Ahead { readonly program: string; readonly call: string; readonly state: string }
+interface Queued {
+  /** What the call lacks, in words: its turn, memory. */
+  readonly what: string
+  /** Who is served meanwhile; those of other keys are only counted. */
+  readonly behind: { readonly programs: readonly string[]; readonly others: number } | null
+}
 
 export interface CallLine {
   readonly call: string
@@ -70,8 +70,7 @@ export interface MoveLine {
 export interface EventLine { readonly atUs: Us; readonly what: 'preempted' | 'retried' | 'discarded' | 'detached' | 'ignored'; readonly subject: string; readonly why: string }
 
 export type Waiting =
-  | { readonly kind: 'queue'; readonly call: string; readonly sinceUs: Us; readonly ahead: readonly Ahead[] | null }
-  | { readonly kind: 'memory'; readonly call: string; readonly sinceUs: Us; readonly neededGranules: Granules; readonly freeGranules: Granules; readonly ahead: readonly Ahead[] }
+  | { readonly kind: 'queue'; readonly call: string; readonly sinceUs: Us; readonly queued: Queued | null }
   | { readonly kind: 'copy' | 'engine'; readonly call: string; readonly sinceUs: Us }
   | { readonly kind: 'tool'; readonly of: string; readonly toolClass: string; readonly after: string; readonly sinceUs: Us }
   | { readonly kind: 'client'; readonly sinceUs: Us; readonly why: string }
@@ -240,17 +239,10 @@ function waitingFor(track: CallTrack, live: Live): Waiting | null {
   const { call, phase } = track
   const { sinceUs } = phase
   switch (phase.kind) {
-    case 'queued': return queuedFor(call, sinceUs, live)
+    case 'queued': return { kind: 'queue', call, sinceUs, queued: live.queued[call] ?? null }
     case 'copying': return { kind: 'copy', call, sinceUs }
     case 'running': return { kind: 'engine', call, sinceUs }
     case 'detached': return { kind: 'client', sinceUs, why: `${call} lost its client: the same request again brings it back` }
     case 'ended': return null
   }
-}
-
-function queuedFor(call: CallId, sinceUs: Us, live: Live): Waiting {
-  const known = live.queued[call]
-  if (known === undefined) return { kind: 'queue', call, sinceUs, ahead: null }
-  const { ahead, memory } = known
-  return memory === null ? { kind: 'queue', call, sinceUs, ahead } : { kind: 'memory', call, sinceUs, ahead, ...memory }
 }

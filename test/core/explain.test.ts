@@ -157,14 +157,9 @@ describe('a program that waits', () => {
 
   test('in the queue says behind whom', () => {
     const facts = log([0, started()], [0, arrived('a')], [5, ready('a')])
-    const ahead = [{ program: 'default/p0', call: 'z', state: 'running' }]
-    assert.deepEqual(waits(facts, { nowUs: 50, queued: { a: { ahead, memory: null } } }), [{ kind: 'queue', call: 'a', sinceUs: 0, ahead }])
-    assert.deepEqual(waits(facts, quiet(50)), [{ kind: 'queue', call: 'a', sinceUs: 0, ahead: null }])
-  })
-  test('for memory says how much, and who holds it', () => {
-    const facts = log([0, started()], [0, arrived('a')], [5, ready('a')])
-    const memory = { neededGranules: 2, freeGranules: 1 }
-    assert.deepEqual(waits(facts, { nowUs: 50, queued: { a: { ahead: [], memory } } }), [{ kind: 'memory', call: 'a', sinceUs: 0, ahead: [], ...memory }])
+    const queued = { what: 'needs 2 lanes, 1 is free', behind: { programs: ['p0'], others: 2 } }
+    assert.deepEqual(waits(facts, { nowUs: 50, queued: { a: queued } }), [{ kind: 'queue', call: 'a', sinceUs: 0, queued }])
+    assert.deepEqual(waits(facts, quiet(50)), [{ kind: 'queue', call: 'a', sinceUs: 0, queued: null }])
   })
   test('for a tool names it', () => {
     assert.deepEqual(waits(TOOL_LOOP.slice(0, 9), quiet(50_000)), [{ kind: 'tool', of: 'TOOL', toolClass: 'search', after: 'a', sinceUs: 10_000 }])
@@ -255,9 +250,12 @@ describe('the text', () => {
     assert.match(text, /\n +\+60 ms +onboard +100 tokens +2\.9 MiB +900 µs +for b/)
   })
   test('of one that waits says for what and behind whom', () => {
-    const ahead = Array.from({ length: 7 }, (_, n) => ({ program: `default/p${n}`, call: `z${n}`, state: 'running' }))
-    const text = explainText(explain(log([0, started()], [0, arrived('a')]), { nowUs: 2_500_000, queued: { a: { ahead, memory: null } } }))
-    assert.match(text, /a is in the queue since 2\.50 s, behind:\n +default\/p0 +z0 +running\n[^]*and 2 more/)
+    const facts = log([0, started()], [0, arrived('a')])
+    const says = (programs: string[], others: number): string =>
+      explainText(explain(facts, { nowUs: 2_500_000, queued: { a: { what: 'its turn', behind: { programs, others } } } }))
+    assert.match(says(['p0', 'p1'], 0), /\n  a is in the queue since 2\.50 s: its turn\n +behind p0, p1\n/)
+    assert.match(says(['p0', 'p1', 'p2', 'p3', 'p4', 'p5', 'p6'], 3), /behind p0, p1, p2, p3, p4, 5 more\n/)
+    assert.match(says([], 3), /behind 3 of others\n/)
   })
   test('has lengths of time and sizes that a person reads', () => {
     assert.deepEqual([0, 850, 1_500, 12_345, 3_420_000, 125_000_000, 7_260_000_000].map(duration),
