@@ -10,25 +10,51 @@ import { LlamaError } from './error.ts'
 const MAGIC = 0xaf143cd8
 const STREAMS_MAX = 256
 const LAYERS_MAX = 1024
+/** Position, number of sequences, sequence. */
+const CELL_BYTES = 12
+/** What stands before the data of a plane, in rows as in columns. */
+const HEAD_BYTES = 12
 
-/** One layer's K or V: where its data lies and how it is cut by token. */
-export interface Plane {
+/** The form of one layer's K or V, whatever the number of tokens. */
+export interface PlaneForm {
+  /** ggml's number of the element type. */
   readonly type: number
   /** Bytes of one token in one row. */
   readonly cellBytes: number
-  /** Rows of `tokens` cells each: 1 where a token's bytes lie together, V's width where V is transposed. */
+  /** Rows of one cell a token: 1 where a token's bytes lie together, V's width where V is transposed. */
   readonly rows: number
-  /** Of the first data byte. */
+}
+
+/** The form of a State's KV: equal forms can be taken apart and put together. */
+export interface BlobForm {
+  readonly transposed: boolean
+  readonly keys: readonly PlaneForm[]
+  readonly values: readonly PlaneForm[]
+}
+
+/** A plane in a blob, and the place of its first data byte. */
+export interface Plane extends PlaneForm {
   readonly offset: number
 }
 
 export interface Blob {
   readonly tokens: number
-  readonly transposed: boolean
-  readonly keys: readonly Plane[]
-  readonly values: readonly Plane[]
-  /** KV bytes of one token over all layers. */
-  readonly bytesPerToken: number
+  readonly form: BlobForm
+  /** K of every layer, then V of every layer. */
+  readonly planes: readonly Plane[]
+}
+
+/** KV bytes of one token over all layers. */
+export const tokenBytes = (form: BlobForm): number =>
+  [...form.keys, ...form.values].reduce((sum, plane) => sum + plane.cellBytes * plane.rows, 0)
+
+/** Equal forms have equal names. */
+export function formName(form: BlobForm): string {
+  const planes = (list: readonly PlaneForm[]): string => {
+    const names = list.map((plane) => `${plane.type}x${plane.cellBytes}x${plane.rows}`)
+    return new Set(names).size === 1 ? `${names[0]}*${names.length}` : names.join('+')
+  }
+  return `${form.transposed ? 'columns' : 'rows'},k${planes(form.keys)},v${planes(form.values)}`
 }
 
 export function parseBlob(bytes: Uint8Array): Blob {
@@ -48,15 +74,73 @@ export function parseBlob(bytes: Uint8Array): Blob {
   const transposed = read.u32() === 1
   const layers = read.u32()
   if (layers === 0 || layers > LAYERS_MAX) throw new LlamaError('state', `a sequence state of ${layers} layers`)
-  const keys = Array.from({ length: layers }, () => readRows(read, tokens))
-  const values = Array.from({ length: layers }, () => transposed ? readColumns(read, tokens) : readRows(read, tokens))
+  const keys = Array.from({ length: layers }, () => readPlane(read, tokens, false))
+  const values = Array.from({ length: layers }, () => readPlane(read, tokens, transposed))
   for (let stream = before; stream < streams; stream++) {
     if (read.u32() !== 0) throw new LlamaError('state', 'a sequence state with cells in two streams')
   }
   read.end()
-  const bytesPerToken = [...keys, ...values].reduce((sum, plane) => sum + plane.cellBytes * plane.rows, 0)
-  return { tokens, transposed, keys, values, bytesPerToken }
+  const form = { transposed, keys: keys.map(formOf), values: values.map(formOf) }
+  return { tokens, form, planes: [...keys, ...values] }
 }
+
+/** A blob without its data, as a context of `streams` streams reads it; the data goes where `planes` says. */
+export function emptyBlob(
+  form: BlobForm, tokens: number, streams: number,
+): { readonly bytes: Buffer; readonly blob: Blob } {
+  const planes = [...form.keys, ...form.values]
+  const bytes = Buffer.allocUnsafeSlow(
+    4 * 4 + tokens * CELL_BYTES + 2 * 4 + planes.length * HEAD_BYTES + tokenBytes(form) * tokens + (streams - 1) * 4)
+  let at = 0
+  const u32 = (value: number): void => { at = bytes.writeUInt32LE(value, at) }
+  for (const value of [MAGIC, 0, streams, tokens]) u32(value)
+  for (let position = 0; position < tokens; position++) for (const value of [position, 1, 0]) u32(value)
+  u32(form.transposed ? 1 : 0)
+  u32(form.keys.length)
+  const placed = planes.map((plane, index): Plane => {
+    u32(plane.type)
+    u32(plane.cellBytes)
+    u32(isColumns(form, index) ? plane.rows : 0)
+    const offset = at
+    at += plane.cellBytes * plane.rows * tokens
+    return { ...plane, offset }
+  })
+  for (let stream = 1; stream < streams; stream++) u32(0)
+  return { bytes, blob: { tokens, form, planes: placed } }
+}
+
+/** Copies the KV of tokens `[from, from + count)` into a chunk of its own: plane by plane, row by row. */
+export function takeChunk(bytes: Buffer, blob: Blob, from: number, count: number, chunk: Buffer): void {
+  let at = 0
+  for (const plane of blob.planes) {
+    const run = plane.cellBytes * count
+    let source = plane.offset + plane.cellBytes * from
+    for (let row = 0; row < plane.rows; row++) {
+      bytes.copy(chunk, at, source, source + run)
+      source += plane.cellBytes * blob.tokens
+      at += run
+    }
+  }
+}
+
+/** The reverse of `takeChunk`. */
+export function putChunk(bytes: Buffer, blob: Blob, from: number, count: number, chunk: Buffer): void {
+  let at = 0
+  for (const plane of blob.planes) {
+    const run = plane.cellBytes * count
+    let target = plane.offset + plane.cellBytes * from
+    for (let row = 0; row < plane.rows; row++) {
+      chunk.copy(bytes, target, at, at + run)
+      target += plane.cellBytes * blob.tokens
+      at += run
+    }
+  }
+}
+
+const formOf = ({ type, cellBytes, rows }: Plane): PlaneForm => ({ type, cellBytes, rows })
+
+/** V is written in columns where it is transposed; K never is. */
+const isColumns = (form: BlobForm, index: number): boolean => form.transposed && index >= form.keys.length
 
 function readCell(read: Reader, index: number): void {
   const position = read.u32()
@@ -65,16 +149,13 @@ function readCell(read: Reader, index: number): void {
   read.u32()
 }
 
-function readRows(read: Reader, tokens: number): Plane {
-  const type = read.u32()
-  const cellBytes = read.u64()
-  return { type, cellBytes, rows: 1, offset: read.skip(cellBytes * tokens) }
-}
-
-function readColumns(read: Reader, tokens: number): Plane {
+/** Rows have their size in eight bytes; columns the element's in four and their number in four. */
+function readPlane(read: Reader, tokens: number, columns: boolean): Plane {
   const type = read.u32()
   const cellBytes = read.u32()
-  const rows = read.u32()
+  const second = read.u32()
+  if (!columns && second !== 0) throw new LlamaError('state', 'a row of more than 4 GiB')
+  const rows = columns ? second : 1
   return { type, cellBytes, rows, offset: read.skip(cellBytes * rows * tokens) }
 }
 
@@ -89,13 +170,6 @@ class Reader {
   u32(): number {
     const at = this.skip(4)
     return this.#view.getUint32(at, true)
-  }
-
-  u64(): number {
-    const at = this.skip(8)
-    const value = this.#view.getBigUint64(at, true)
-    if (value > 0xffff_ffffn) throw new LlamaError('state', `a row of ${value} bytes`)
-    return Number(value)
   }
 
   /** Moves on and gives the place left. */

@@ -8,7 +8,7 @@
  */
 import koffi from 'koffi'
 import { LlamaError } from './error.ts'
-import type { Functions } from './library.ts'
+import type { Functions } from './functions.ts'
 import { TOKEN_DATA_ARRAY_BYTES, TOKEN_DATA_BYTES } from './layout.ts'
 import type { Pointer } from './layout.ts'
 

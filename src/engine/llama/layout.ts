@@ -184,15 +184,16 @@ const CONTEXT_DEFAULTS: Partial<ContextParams> = {
   n_threads: 4, n_threads_batch: 4, ctx_type: 0, rope_scaling_type: -1, pooling_type: -1, attention_type: -1,
   flash_attn_type: -1, rope_freq_base: 0, rope_freq_scale: 0, yarn_ext_factor: -1, yarn_attn_factor: -1,
   yarn_beta_fast: -1, yarn_beta_slow: -1, yarn_orig_ctx: 0, defrag_thold: -1, cb_eval: null, cb_eval_user_data: null,
-  type_k: TYPE_F16, type_v: TYPE_F16, abort_callback: null, abort_callback_data: null, embeddings: false, offload_kqv: true, no_perf: true,
-  op_offload: true, swa_full: true, kv_unified: false, samplers: null, n_samplers: 0, ctx_other: null,
+  type_k: TYPE_F16, type_v: TYPE_F16, abort_callback: null, abort_callback_data: null, embeddings: false,
+  offload_kqv: true, no_perf: true, op_offload: true, swa_full: true, kv_unified: false,
+  samplers: null, n_samplers: 0, ctx_other: null,
 }
 
 /** Throws where L1 or L2 does not hold. */
 export function checkLayout(version: string, model: ModelParams, context: ContextParams): void {
   if (version !== LAYOUT_VERSION && !version.startsWith(`${LAYOUT_VERSION}-`)) {
-    throw new LlamaError('layout', `the llama library says it is version ${version}, but its structs are known here for `
-      + `${LAYOUT_VERSION} only. Use the library of that release, or remove the setting that points elsewhere.`)
+    throw new LlamaError('layout', `the llama library says it is version ${version}, but its structs are known here `
+      + `for ${LAYOUT_VERSION} only. Use the library of that release, or remove the setting that points elsewhere.`)
   }
   const wrong = [
     ...differences('llama_model_params', MODEL_DEFAULTS, model),

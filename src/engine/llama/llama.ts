@@ -7,40 +7,22 @@
  * N3 a lane is a stream of its own (`kv_unified` off): what other lanes hold changes no logit of this one.
  */
 import koffi from 'koffi'
-import { existsSync } from 'node:fs'
-import { parseBlob } from './blob.ts'
+import { formName, tokenBytes } from './blob.ts'
 import { LlamaError } from './error.ts'
 import { Candidates, Grammar, TOKEN_CONTROL, TOKEN_EOG } from './grammar.ts'
-import { FLASH_ATTENTION_OFF, FLASH_ATTENTION_ON } from './layout.ts'
-import type { Batch, Pointer } from './layout.ts'
-import { openLibrary } from './library.ts'
-import type { Functions, Library } from './library.ts'
+import type { Pointer } from './layout.ts'
+import type { Functions } from './functions.ts'
+import { closeModel, modelMeta, openModel } from './open.ts'
+import type { LlamaOptions, OpenModel } from './open.ts'
+import type { Row } from './rows.ts'
 
 export { LlamaError } from './error.ts'
 export type { Grammar } from './grammar.ts'
+export type { LlamaOptions } from './open.ts'
+export type { Row } from './rows.ts'
 
-/** The library's own bound on sequences in a context. */
-export const LANES_MAX = 256
-/** The library rounds the cells of a lane up to a multiple of this. */
-const LANE_TOKENS_UNIT = 256
 /** Longest piece of one token, in bytes; the library says when it is longer. */
 const PIECE_BYTES = 256
-const META_BYTES = 4096
-/** Rotary positions with more than one number a token: their cells carry more than an image keeps. */
-const ROPE_MULTI = [8, 24, 40]
-
-export interface LlamaOptions {
-  readonly modelPath: string
-  readonly lanes: number
-  readonly laneTokens: number
-  /** Max tokens in one batch. */
-  readonly batchTokens: number
-  readonly threads: number
-  readonly flashAttention: boolean
-  /** Weight repacking. */
-  readonly extraBuffers: boolean
-  readonly libraryDir: string | null
-}
 
 export interface LlamaInfo {
   readonly library: string
@@ -49,6 +31,9 @@ export interface LlamaInfo {
   readonly laneTokens: number
   readonly batchTokens: number
   readonly flashAttention: boolean
+  readonly extraBuffers: boolean
+  /** Element types and sizes of K and V by layer, and how V lies: equal names, equal layouts. */
+  readonly kvLayout: string
   readonly vocabSize: number
   readonly layers: number
   readonly kvBytesPerToken: number
@@ -60,22 +45,13 @@ export interface LlamaInfo {
   readonly modelBytes: number
 }
 
-export interface Row {
-  readonly token: number
-  readonly position: number
-  readonly lane: number
-  readonly logits: boolean
-}
-
 export class Llama {
   readonly info: LlamaInfo
   readonly #fn: Functions
-  readonly #library: Library
-  readonly #model: Pointer
+  readonly #opened: OpenModel
   readonly #vocab: Pointer
   readonly #context: Pointer
   readonly #memory: Pointer
-  readonly #rows: Rows
   readonly #candidates: Candidates
   readonly #flags: Uint8Array
   readonly #piece = new Uint8Array(PIECE_BYTES)
@@ -84,35 +60,18 @@ export class Llama {
   #alive = true
 
   static load(options: LlamaOptions): Llama {
-    checkOptions(options)
-    const library = openLibrary(options.libraryDir)
-    const model = loadModel(library, options)
-    try {
-      checkModel(library.fn, model, options)
-      const context = openContext(library, model, options)
-      try {
-        return new Llama(library, model, context, options)
-      } catch (error) {
-        library.fn.contextFree(context)
-        throw error
-      }
-    } catch (error) {
-      library.fn.modelFree(model)
-      throw error
-    }
+    return new Llama(openModel(options), options)
   }
 
-  private constructor(library: Library, model: Pointer, context: Pointer, options: LlamaOptions) {
+  private constructor(opened: OpenModel, options: LlamaOptions) {
+    const { library, model, context } = opened
     const fn = library.fn
-    this.#library = library
+    this.#opened = opened
     this.#fn = fn
-    this.#model = model
     this.#context = context
     this.#vocab = fn.modelVocab(model)
     this.#memory = fn.memory(context)
     const vocabSize = fn.vocabTokens(this.#vocab)
-    const batchTokens = fn.contextBatch(context)
-    this.#rows = new Rows(batchTokens)
     this.#candidates = new Candidates(vocabSize)
     this.#flags = tokenFlags(fn, this.#vocab, vocabSize)
     this.info = {
@@ -120,16 +79,18 @@ export class Llama {
       cpuKernel: library.cpuKernel,
       lanes: fn.contextLanes(context),
       laneTokens: fn.contextLaneTokens(context),
-      batchTokens,
+      batchTokens: fn.contextBatch(context),
       flashAttention: options.flashAttention,
+      extraBuffers: options.extraBuffers,
+      kvLayout: formName(opened.form),
       vocabSize,
       layers: fn.modelLayers(model),
-      kvBytesPerToken: this.#measureToken(),
+      kvBytesPerToken: tokenBytes(opened.form),
       trainedContext: fn.modelContext(model),
       bos: fn.vocabBos(this.#vocab),
       eos: fn.vocabEos(this.#vocab),
       chatTemplate: fn.modelTemplate(model, null),
-      architecture: meta(fn, model, 'general.architecture') ?? 'unknown',
+      architecture: modelMeta(fn, model, 'general.architecture') ?? 'unknown',
       modelBytes: Number(fn.modelBytes(model)),
     }
   }
@@ -172,7 +133,7 @@ export class Llama {
     this.#idle('decode')
     this.#checkRows(rows)
     this.#decoded = []
-    const batch = this.#rows.fill(rows)
+    const batch = this.#opened.rows.fill(rows)
     this.#busy = true
     try {
       const code = await new Promise<number>((resolve, reject) => {
@@ -247,7 +208,7 @@ export class Llama {
   /** A grammar in GBNF. */
   grammar(gbnf: string, root: string): Grammar {
     this.#use()
-    const { result, lines } = this.#library.logged(() => this.#fn.grammarInit(this.#vocab, gbnf, root))
+    const { result, lines } = this.#opened.library.logged(() => this.#fn.grammarInit(this.#vocab, gbnf, root))
     if (result === null) {
       throw new LlamaError('decode', `the grammar with root "${root}" is not valid. ${lines.join(' ')}`.trim())
     }
@@ -259,27 +220,8 @@ export class Llama {
     if (!this.#alive) return
     this.#idle('dispose')
     this.#alive = false
-    this.#fn.contextFree(this.#context)
-    this.#fn.modelFree(this.#model)
-    this.#rows.dispose()
+    closeModel(this.#opened)
     this.#candidates.dispose()
-  }
-
-  /** Feeds two tokens and reads their State: warms the weights, and shows that blobs are laid out as `blob.ts` says. */
-  #measureToken(): number {
-    const code = this.#fn.decode(this.#context, this.#rows.fill([0, 1].map((position) => (
-      { token: 0, position, lane: 0, logits: position === 1 }))))
-    if (code !== 0) throw new LlamaError('decode', `the first batch failed with code ${code}`)
-    const bytes = parseBlob(this.#firstBlob()).bytesPerToken
-    this.#fn.memoryRemove(this.#memory, 0, -1, -1)
-    return bytes
-  }
-
-  #firstBlob(): Uint8Array {
-    const size = Number(this.#fn.stateSize(this.#context, 0))
-    const blob = Buffer.alloc(size)
-    this.#fn.stateGet(this.#context, blob, size, 0)
-    return blob
   }
 
   #use(): void {
@@ -315,115 +257,9 @@ export class Llama {
   }
 }
 
-/** The arrays of one `llama_batch`, made once. */
-class Rows {
-  readonly #memory: Pointer
-  readonly #tokens: Int32Array
-  readonly #positions: Int32Array
-  readonly #lanes: Int32Array
-  readonly #logits: Int8Array
-  readonly #batch: Batch
-
-  constructor(capacity: number) {
-    // Eight bytes of pointer, then four arrays of four bytes and one of one.
-    const bytes = capacity * (8 + 16 + 1)
-    this.#memory = koffi.alloc('uint8_t', bytes) as Pointer
-    const view = koffi.view(this.#memory, bytes)
-    const at = (index: number): number => capacity * index
-    const pointers = new BigUint64Array(view, 0, capacity)
-    this.#tokens = new Int32Array(view, at(8), capacity)
-    this.#positions = new Int32Array(view, at(12), capacity)
-    this.#lanes = new Int32Array(view, at(16), capacity)
-    new Int32Array(view, at(20), capacity).fill(1)
-    this.#logits = new Int8Array(view, at(24), capacity)
-    const address = (offset: number): Pointer => this.#memory + BigInt(offset)
-    for (let row = 0; row < capacity; row++) pointers[row] = address(at(16) + row * 4)
-    this.#batch = {
-      n_tokens: 0, token: address(at(8)), embd: null, pos: address(at(12)), n_seq_id: address(at(20)),
-      seq_id: address(0), logits: address(at(24)),
-    }
-  }
-
-  fill(rows: readonly Row[]): Batch {
-    let index = 0
-    for (const row of rows) {
-      this.#tokens[index] = row.token
-      this.#positions[index] = row.position
-      this.#lanes[index] = row.lane
-      this.#logits[index] = row.logits ? 1 : 0
-      index++
-    }
-    return { ...this.#batch, n_tokens: rows.length }
-  }
-
-  dispose(): void {
-    koffi.free(this.#memory)
-  }
-}
-
-function checkOptions(options: LlamaOptions): void {
-  const whole: readonly [string, number, number][] = [
-    ['lanes', options.lanes, LANES_MAX], ['laneTokens', options.laneTokens, 1 << 24],
-    ['batchTokens', options.batchTokens, 1 << 16], ['threads', options.threads, 512],
-  ]
-  for (const [name, value, max] of whole) {
-    if (Number.isInteger(value) && value >= 1 && value <= max) continue
-    throw new LlamaError('model', `${name} is ${value}; it must be a whole number from 1 to ${max}`)
-  }
-  if (!existsSync(options.modelPath)) {
-    throw new LlamaError('model', `there is no model file at ${options.modelPath}. Check the path, or leave it out.`)
-  }
-}
-
-function loadModel(library: Library, options: LlamaOptions): Pointer {
-  const params = library.fn.modelDefaults()
-  params.n_gpu_layers = 0
-  params.use_extra_bufts = options.extraBuffers
-  const { result, lines } = library.logged(() => library.fn.modelLoad(options.modelPath, params))
-  if (result !== null) return result
-  throw new LlamaError('model', `the model file ${options.modelPath} does not load: ${lines.join(' ') || 'no reason given'}. `
-    + 'It must be a whole GGUF file; fetch it again, or name another.')
-}
-
-function checkModel(fn: Functions, model: Pointer, options: LlamaOptions): void {
-  const why = fn.modelHasEncoder(model) || !fn.modelHasDecoder(model) ? 'is not a decoder-only text model'
-    : fn.modelIsRecurrent(model) || fn.modelIsHybrid(model) ? 'keeps a recurrent state, which cannot be cut at a token'
-      : fn.modelWindow(model) > 0 ? 'uses sliding-window attention, whose KV is two caches'
-        : ROPE_MULTI.includes(fn.modelRope(model)) ? 'has positions of more than one number a token' : null
-  if (why === null) return
-  throw new LlamaError('model', `the model ${options.modelPath} ${why}; its State could not be kept and moved exactly. `
-    + 'Use a plain decoder-only model with full attention.')
-}
-
-function openContext(library: Library, model: Pointer, options: LlamaOptions): Pointer {
-  const laneTokens = Math.ceil(options.laneTokens / LANE_TOKENS_UNIT) * LANE_TOKENS_UNIT
-  const params = library.fn.contextDefaults()
-  params.n_ctx = laneTokens * options.lanes
-  params.n_seq_max = options.lanes
-  params.n_batch = Math.max(options.batchTokens, options.lanes)
-  params.n_ubatch = params.n_batch
-  params.n_threads = options.threads
-  params.n_threads_batch = options.threads
-  params.flash_attn_type = options.flashAttention ? FLASH_ATTENTION_ON : FLASH_ATTENTION_OFF
-  params.offload_kqv = false
-  params.op_offload = false
-  params.no_perf = true
-  params.kv_unified = false
-  const { result, lines } = library.logged(() => library.fn.contextInit(model, params))
-  if (result !== null) return result
-  throw new LlamaError('memory', `no context of ${options.lanes} lanes of ${laneTokens} tokens could be made: `
-    + `${lines.join(' ') || 'no reason given'}. Take fewer lanes or shorter ones.`)
-}
-
 function tokenFlags(fn: Functions, vocab: Pointer, vocabSize: number): Uint8Array {
   return Uint8Array.from({ length: vocabSize }, (_, token) => (
     (fn.vocabIsEog(vocab, token) ? TOKEN_EOG : 0) | (fn.vocabIsControl(vocab, token) ? TOKEN_CONTROL : 0)))
-}
-
-function meta(fn: Functions, model: Pointer, key: string): string | null {
-  const bytes = Buffer.alloc(META_BYTES)
-  const length = fn.modelMeta(model, key, bytes, META_BYTES)
-  return length < 0 ? null : bytes.toString('utf8', 0, Math.min(length, META_BYTES - 1))
 }
 
 function decodeFailure(code: number, rows: readonly Row[]): string {

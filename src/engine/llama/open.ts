@@ -1,0 +1,171 @@
+/**
+ * Owns how a model is opened: the options' bounds, what models can be served, the context's settings, and that nothing
+ * is left behind where a step fails. Leaves what is done with it to `llama.ts`.
+ */
+import { existsSync } from 'node:fs'
+import { parseBlob } from './blob.ts'
+import type { BlobForm } from './blob.ts'
+import { LlamaError } from './error.ts'
+import type { Functions } from './functions.ts'
+import { FLASH_ATTENTION_OFF, FLASH_ATTENTION_ON } from './layout.ts'
+import type { Pointer } from './layout.ts'
+import { openLibrary } from './library.ts'
+import type { Library } from './library.ts'
+import { Rows } from './rows.ts'
+
+/** The library's own bound on sequences in a context. */
+const LANES_MAX = 256
+/** The library rounds the cells of a lane up to a multiple of this. */
+const LANE_TOKENS_UNIT = 256
+const LANE_TOKENS_MAX = 1 << 24
+const BATCH_TOKENS_MAX = 1 << 16
+const THREADS_MAX = 512
+/** A lone row is computed otherwise; the first batch is of the usual sort. */
+const FIRST_ROWS = 2
+const META_BYTES = 4096
+/** Bytes of one element of K or V, which are kept as F16. */
+const KV_ELEMENT_BYTES = 2
+/** Rotary positions with more than one number a token: their cells carry more than an image keeps. */
+const ROPE_MULTI: readonly number[] = [8, 24, 40]
+
+export interface LlamaOptions {
+  readonly modelPath: string
+  readonly lanes: number
+  readonly laneTokens: number
+  /** Max tokens in one batch. */
+  readonly batchTokens: number
+  readonly threads: number
+  readonly flashAttention: boolean
+  /** Weight repacking. */
+  readonly extraBuffers: boolean
+  /** Null: the npm package of this platform. */
+  readonly libraryDir: string | null
+}
+
+export interface OpenModel {
+  readonly library: Library
+  readonly model: Pointer
+  readonly context: Pointer
+  readonly rows: Rows
+  /** How the library lays out a State of this model. */
+  readonly form: BlobForm
+}
+
+export function openModel(options: LlamaOptions): OpenModel {
+  checkOptions(options)
+  const library = openLibrary(options.libraryDir)
+  const model = loadModel(library, options)
+  let context: Pointer | null = null
+  let rows: Rows | null = null
+  try {
+    checkModel(library.fn, model, options.modelPath)
+    checkMemory(library.fn, model, options)
+    context = openContext(library, model, options)
+    rows = new Rows(library.fn.contextBatch(context))
+    return { library, model, context, rows, form: measureForm(library.fn, context, rows) }
+  } catch (error) {
+    rows?.dispose()
+    if (context !== null) library.fn.contextFree(context)
+    library.fn.modelFree(model)
+    throw error
+  }
+}
+
+export function closeModel(open: OpenModel): void {
+  open.library.fn.contextFree(open.context)
+  open.library.fn.modelFree(open.model)
+  open.rows.dispose()
+}
+
+export function modelMeta(fn: Functions, model: Pointer, key: string): string | null {
+  const bytes = Buffer.alloc(META_BYTES)
+  const length = fn.modelMeta(model, key, bytes, META_BYTES)
+  return length < 0 ? null : bytes.toString('utf8', 0, Math.min(length, META_BYTES - 1))
+}
+
+function checkOptions(options: LlamaOptions): void {
+  const bounds: readonly (readonly [string, number, number])[] = [
+    ['lanes', options.lanes, LANES_MAX], ['laneTokens', options.laneTokens, LANE_TOKENS_MAX],
+    ['batchTokens', options.batchTokens, BATCH_TOKENS_MAX], ['threads', options.threads, THREADS_MAX],
+  ]
+  for (const [name, value, max] of bounds) {
+    if (Number.isInteger(value) && value >= 1 && value <= max) continue
+    throw new LlamaError('model', `${name} is ${value}; it must be a whole number from 1 to ${max}`)
+  }
+  if (!existsSync(options.modelPath)) {
+    throw new LlamaError('model', `there is no model file at ${options.modelPath}. Check the path, or leave it out.`)
+  }
+}
+
+function loadModel(library: Library, options: LlamaOptions): Pointer {
+  const params = library.fn.modelDefaults()
+  params.n_gpu_layers = 0
+  params.use_extra_bufts = options.extraBuffers
+  const { result, lines } = library.logged(() => library.fn.modelLoad(options.modelPath, params))
+  if (result !== null) return result
+  const why = lines.join(' ') || 'no reason given'
+  throw new LlamaError('model', `the model file ${options.modelPath} does not load: ${why}. `
+    + 'It must be a whole GGUF file; fetch it again, or name another.')
+}
+
+function checkModel(fn: Functions, model: Pointer, path: string): void {
+  const why = fn.modelHasEncoder(model) || !fn.modelHasDecoder(model) ? 'is not a decoder-only text model'
+    : fn.modelIsRecurrent(model) || fn.modelIsHybrid(model) ? 'keeps a recurrent state, which cannot be cut at a token'
+      : fn.modelWindow(model) > 0 ? 'uses sliding-window attention, whose KV is two caches'
+        : ROPE_MULTI.includes(fn.modelRope(model)) ? 'has positions of more than one number a token' : null
+  if (why === null) return
+  throw new LlamaError('model', `the model ${path} ${why}; its State could not be kept and moved exactly. `
+    + 'Use a plain decoder-only model with full attention.')
+}
+
+/** Cells are touched when they are made, so too many of them would end the process and not fail. */
+function checkMemory(fn: Functions, model: Pointer, options: LlamaOptions): void {
+  const width = (name: string): number => {
+    const said = Number(modelMeta(fn, model, `${modelMeta(fn, model, 'general.architecture')}.attention.${name}`))
+    return said > 0 ? said : fn.modelWidth(model) / fn.modelHeads(model)
+  }
+  const perToken = fn.modelLayers(model) * fn.modelHeadsKv(model) * (width('key_length') + width('value_length'))
+    * KV_ELEMENT_BYTES
+  const wanted = perToken * laneCells(options) * options.lanes
+  const available = process.availableMemory()
+  if (wanted <= available) return
+  const mb = (bytes: number): string => `${Math.ceil(bytes / 1e6)} MB`
+  throw new LlamaError('memory', `${options.lanes} lanes of ${laneCells(options)} tokens need ${mb(wanted)} and the `
+    + `machine has ${mb(available)} left. Take fewer lanes or shorter ones.`)
+}
+
+const laneCells = (options: LlamaOptions): number =>
+  Math.ceil(options.laneTokens / LANE_TOKENS_UNIT) * LANE_TOKENS_UNIT
+
+function openContext(library: Library, model: Pointer, options: LlamaOptions): Pointer {
+  const params = library.fn.contextDefaults()
+  params.n_ctx = laneCells(options) * options.lanes
+  params.n_seq_max = options.lanes
+  params.n_batch = Math.max(options.batchTokens, options.lanes, FIRST_ROWS)
+  params.n_ubatch = params.n_batch
+  params.n_threads = options.threads
+  params.n_threads_batch = options.threads
+  params.flash_attn_type = options.flashAttention ? FLASH_ATTENTION_ON : FLASH_ATTENTION_OFF
+  params.offload_kqv = false
+  params.op_offload = false
+  params.no_perf = true
+  params.kv_unified = false
+  const { result, lines } = library.logged(() => library.fn.contextInit(model, params))
+  if (result !== null) return result
+  throw new LlamaError('memory', `no context of ${options.lanes} lanes of ${laneCells(options)} tokens could be made: `
+    + `${lines.join(' ') || 'no reason given'}. Take fewer lanes or shorter ones.`)
+}
+
+/** Feeds two tokens and reads their State: warms the weights, and shows that blobs are laid out as `blob.ts` says. */
+function measureForm(fn: Functions, context: Pointer, rows: Rows): BlobForm {
+  const batch = rows.fill(Array.from({ length: FIRST_ROWS }, (_, position) => (
+    { token: 0, position, lane: 0, logits: position === 0 })))
+  const code = fn.decode(context, batch)
+  if (code !== 0) throw new LlamaError('decode', `the first batch failed in the library with code ${code}`)
+  const size = Number(fn.stateSize(context, 0))
+  const bytes = Buffer.alloc(size)
+  fn.stateGet(context, bytes, size, 0)
+  const { form } = parseBlob(bytes)
+  fn.memoryRemove(fn.memory(context), 0, -1, -1)
+  return form
+}
