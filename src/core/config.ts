@@ -2,7 +2,7 @@
 import { seconds, type Bytes, type Tokens, type Us } from './units.ts'
 
 export type OrderName = 'fcfs' | 'fcfs-program' | 'plas'
-export type ResidencyName = 'least-cost' | 'lru-host'
+export type ResidencyName = 'least-cost' | 'lru-host' | 'always-preserve' | 'always-offload' | 'always-discard'
 
 export interface CoreConfig {
   /** `observe`: identity, trace and what would have been done are recorded; order and KV stay as the engine's own. */
@@ -13,8 +13,6 @@ export interface CoreConfig {
   readonly exactResume: boolean
   /** Host tier budget; at it, images are dropped cheapest regret first, then States are discarded. */
   readonly hostBytesMax: Bytes
-  /** Granules of each engine kept free, or held by what may be offloaded, for a better call that arrives. */
-  readonly spareGranules: number
   /** Output tokens a call is granted beyond its prompt; grows in such steps as it generates. */
   readonly grantTokens: Tokens
   /** Calls that are neither committed nor ended; at it a new call is refused (`queue_full`). */
@@ -29,6 +27,8 @@ export interface CoreConfig {
   readonly preemptionsMax: number
   /** Attempts of a call; at it the call fails. */
   readonly attemptsMax: number
+  /** Tools that a person answers: their interrupts are HUMAN, with a prior of their own. */
+  readonly humanTools: readonly string[]
   /** An undeclared program that ended closes after this; until then a continuing call reopens it. */
   readonly programIdleUs: Us
   /** An interrupt nobody answers expires after this, and its program fails. */
@@ -49,7 +49,6 @@ export const CORE_DEFAULTS: CoreConfig = {
   residency: 'least-cost',
   exactResume: true,
   hostBytesMax: 1 << 30,
-  spareGranules: 1,
   grantTokens: 256,
   callsOpenMax: 1_000,
   programsMax: 20_000,
@@ -57,6 +56,7 @@ export const CORE_DEFAULTS: CoreConfig = {
   dispatchWindow: 64,
   preemptionsMax: 2,
   attemptsMax: 4,
+  humanTools: [],
   programIdleUs: seconds(300),
   interruptMaxUs: seconds(3_600),
   sessionRetentionUs: seconds(3_600),

@@ -69,18 +69,18 @@ function waitingSection({ waiting, endUs }: Explanation): string[] {
 }
 
 function waitingText(waiting: Waiting, nowUs: Us): string[] {
-  const since = `since ${duration(nowUs - waiting.sinceUs)}`
+  const soFar = `(${duration(nowUs - waiting.sinceUs)} so far)`
   switch (waiting.kind) {
     case 'queue':
-      return [`${waiting.call} is in the queue ${since}${waiting.queued === null ? '' : `: ${waiting.queued.what}`}`, ...behindText(waiting.queued?.behind ?? null)]
+      return [`${waiting.call} is in the queue ${soFar}${waiting.queued === null ? '' : `: ${waiting.queued.what}`}`, ...behindText(waiting.queued?.behind ?? null)]
     case 'copy':
-      return [`${waiting.call} waits ${since} for its KV to be copied back to the engine`]
+      return [`${waiting.call} waits for its KV to be copied back to the engine ${soFar}`]
     case 'engine':
-      return [`${waiting.call} runs on the engine ${since}`]
+      return [`${waiting.call} runs on the engine ${soFar}`]
     case 'tool':
-      return [`${waiting.of === 'HUMAN' ? 'a person' : 'a tool'} (${waiting.toolClass}) ${since}, asked for by ${waiting.after}`]
+      return [`${waiting.of === 'HUMAN' ? 'a person' : 'a tool'}: ${waiting.toolClass} ${soFar}, asked for by ${waiting.after}`]
     case 'client':
-      return [`its client, ${since}: ${waiting.why}`]
+      return [`its client ${soFar}: ${waiting.why}`]
   }
 }
 

@@ -6,6 +6,7 @@
  * X2: each instant is in one part; where threads overlap, the first in the order of `PARTS` that any of them is in.
  */
 import type { Fact, KvChoice, KvOption, Logged } from './fact.ts'
+import { rawOf } from './ids.ts'
 import { PARTS, timelineOf, type CallTrack, type Part, type Span, type Timeline, type WaitTrack } from './timeline.ts'
 import type { Bytes, MicroCost, Tokens, Us } from './units.ts'
 
@@ -76,6 +77,7 @@ export type Waiting =
   | { readonly kind: 'client'; readonly sinceUs: Us; readonly why: string }
 
 export interface Explanation {
+  /** As its client wrote it. */
   readonly program: string
   readonly agent: string | null
   readonly stage: 'open' | 'completed' | 'cancelled' | 'failed'
@@ -124,12 +126,12 @@ function lifeOf(facts: readonly Logged[], nowUs: Us): Life {
   let life: Life = { program: '', agent: null, stage: 'open', why: null, startUs, endUs: Math.max(nowUs, lastUs), whole: false }
   const openEndUs = life.endUs
   for (const { fact, atUs } of facts) {
-    if (fact.kind === 'program.started') life = { ...life, program: fact.program, agent: fact.agent, stage: 'open', startUs: atUs, endUs: openEndUs, whole: true }
-    else if (fact.kind === 'program.completed') life = { ...life, program: fact.program, stage: 'completed', endUs: atUs }
-    else if (fact.kind === 'program.cancelled') life = { ...life, program: fact.program, stage: 'cancelled', endUs: atUs }
-    else if (fact.kind === 'program.failed') life = { ...life, program: fact.program, stage: 'failed', why: fact.why, endUs: atUs }
-    else if (fact.kind === 'program.reopened') life = { ...life, program: fact.program, stage: 'open', endUs: openEndUs }
-    else if (fact.kind === 'call.arrived') life = { ...life, program: fact.program }
+    if (fact.kind === 'program.started') life = { ...life, program: rawOf(fact.program), agent: fact.agent, stage: 'open', startUs: atUs, endUs: openEndUs, whole: true }
+    else if (fact.kind === 'program.completed') life = { ...life, program: rawOf(fact.program), stage: 'completed', endUs: atUs }
+    else if (fact.kind === 'program.cancelled') life = { ...life, program: rawOf(fact.program), stage: 'cancelled', endUs: atUs }
+    else if (fact.kind === 'program.failed') life = { ...life, program: rawOf(fact.program), stage: 'failed', why: fact.why, endUs: atUs }
+    else if (fact.kind === 'program.reopened') life = { ...life, program: rawOf(fact.program), stage: 'open', endUs: openEndUs }
+    else if (fact.kind === 'call.arrived') life = { ...life, program: rawOf(fact.program) }
   }
   return life
 }

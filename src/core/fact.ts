@@ -6,7 +6,7 @@
  */
 import type { BodyId, CallId, EngineId, InterruptId, MoveId, ProgramId, SegmentId, SessionId, StateId, TenantId, ThreadId } from './ids.ts'
 import type { AttemptParts, AttemptReport } from './input.ts'
-import type { Capabilities, Effect, EngineSpeeds, FinishReason, Identity, Interrupt, Origin, Owner, Tier } from './state.ts'
+import type { Capabilities, Effect, EngineSpeeds, FinishReason, Identity, Interrupt, Origin, Owner, StandingOrder, Tier } from './state.ts'
 import type { Bytes, Granules, MicroCost, Tokens, Us } from './units.ts'
 
 export const FACT_VERSION = 1
@@ -39,11 +39,11 @@ export type Fact =
   | { kind: 'call.replayed'; call: CallId; as: CallId }
   | { kind: 'call.refused'; call: CallId; code: string; why: string }
   | { kind: 'call.measured'; call: CallId; promptTokens: Tokens; reusable: { state: StateId; tokens: Tokens } | null; renderingWon: string | null }
-  | { kind: 'call.ready'; call: CallId; level: number }
+  | { kind: 'call.ready'; call: CallId; level: number; tie: number }
   | { kind: 'call.scheduled'; call: CallId; attempt: number; engine: EngineId; state: StateId; baseTokens: Tokens; keepTokens: Tokens; granules: Granules; recomputeTokens: Tokens; forcedTokens: Tokens; replay: 'exact' | 'plain'; rank: number }
   | { kind: 'call.progressed'; call: CallId; attempt: number; report: AttemptReport }
   | { kind: 'call.granted'; call: CallId; granules: Granules }
-  | { kind: 'call.demoted'; call: CallId; level: number }
+  | { kind: 'call.demoted'; call: CallId; level: number; tie: number }
   | { kind: 'call.preempted'; call: CallId; engine: EngineId; by: CallId; why: string }
   | { kind: 'call.paused'; call: CallId; report: AttemptReport }
   | { kind: 'call.retried'; call: CallId; attempt: number; why: string }
@@ -56,16 +56,16 @@ export type Fact =
   | { kind: 'interrupt.completed'; interrupt: InterruptId; by: CallId; waitUs: Us }
   | { kind: 'interrupt.expired'; interrupt: InterruptId }
   | { kind: 'interrupt.cancelled'; interrupt: InterruptId; effect: Effect }
-  // KV
+  // KV; `dropImage` names an image file that nobody refers to any more
   | { kind: 'kv.decided'; state: StateId; interrupt: InterruptId | null; choice: KvChoice; options: readonly KvOption[]; expectedWaitUs: Us; reconsiderAtUs: Us | null; because: string; performed: boolean }
   | { kind: 'kv.preserved'; state: StateId; engine: EngineId }
   | { kind: 'kv.offload.begun'; move: MoveId; state: StateId; engine: EngineId; tokens: Tokens; reservedBytes: Bytes }
   | { kind: 'kv.onboard.begun'; move: MoveId; state: StateId; engine: EngineId; tokens: Tokens; reservedGranules: Granules; forCall: CallId | null }
-  | { kind: 'kv.moved'; move: MoveId; state: StateId; to: Tier; bytes: Bytes; digest: string; copyUs: Us }
-  | { kind: 'kv.move.failed'; move: MoveId; state: StateId; why: string; sourceLost: boolean }
+  | { kind: 'kv.moved'; move: MoveId; state: StateId; to: Tier; bytes: Bytes; digest: string; copyUs: Us; dropImage: MoveId | null }
+  | { kind: 'kv.move.failed'; move: MoveId; state: StateId; why: string; sourceLost: boolean; dropImage: MoveId | null }
   | { kind: 'kv.offloaded'; state: StateId; bytes: Bytes }
   | { kind: 'kv.resume.ready'; state: StateId; call: CallId; engine: EngineId }
-  | { kind: 'kv.discarded'; state: StateId; tier: Tier; tokens: Tokens; why: string }
+  | { kind: 'kv.discarded'; state: StateId; tier: Tier; tokens: Tokens; why: string; engine: EngineId | null; dropImage: MoveId | null }
   | { kind: 'kv.settled'; state: StateId; owner: Owner }
   | { kind: 'kv.adopted'; state: StateId; thread: ThreadId; session: SessionId }
   | { kind: 'kv.forgotten'; state: StateId }
@@ -78,16 +78,6 @@ export type Fact =
   | { kind: 'timer.set'; timer: string; atUs: Us }
   | { kind: 'timer.cleared'; timer: string }
   | { kind: 'result.ignored'; input: string; subject: string; why: string }
-
-/** What an engine may do without asking. */
-export interface StandingOrder {
-  readonly call: CallId
-  /** Smaller is better; unique on the engine. */
-  readonly rank: number
-  /** Memory the call may use. */
-  readonly grantGranules: Granules
-  readonly asVictim: 'pause' | 'offload' | 'discard'
-}
 
 /** A fact as it stands in the log. */
 export interface Logged {

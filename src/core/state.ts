@@ -48,6 +48,12 @@ export interface CoreState {
   readonly moves: Map<MoveId, Move>
   readonly engines: Map<EngineId, Engine>
   readonly host: HostTier
+  /** Ready calls of each model, best first. */
+  readonly queues: Map<string, CallId[]>
+  /** Calls neither committed nor ended. */
+  openCalls: number
+  /** The last call of each digest of credential and body: how a retry is known. */
+  readonly digests: Map<string, CallId>
   /** Timers set and not yet due, by name. */
   readonly timers: Map<string, Us>
   /** Waits seen so far, by tool class. */
@@ -67,6 +73,8 @@ export interface Session {
   readonly id: SessionId
   readonly tenant: TenantId
   lastUs: Us
+  /** The newest program of it. */
+  program: ProgramId | null
   /** Reusable prefixes left by ended programs, oldest first. */
   states: StateId[]
 }
@@ -96,6 +104,8 @@ export interface Program {
   /** Order of arrival among programs; unique. */
   readonly seq: number
   readonly arrivedUs: Us
+  /** Of its last call's arrival or end. */
+  lastUs: Us
   readonly identity: Identity
   readonly priorityClass: string
   readonly deadlineUs: Us | null
@@ -193,9 +203,14 @@ export interface Call {
   /** This attempt's service as last reported; folded into the ledgers as it grows. */
   attemptService: Ledger
   ledger: Ledger
+  /** When it first was told to run; null before. */
+  startedUs: Us | null
   preemptions: number
-  /** Queue level when it last became ready, by the order policy. */
+  /** Its place among ready calls, by the order policy: level, then tie, then `seq`. Smaller is better. */
   level: number
+  tie: number
+  /** The runtime says it is the last of its program. */
+  readonly final: boolean
 }
 
 export type ToolCallLink = { readonly call: CallId; readonly answeredBy: CallId | null }
@@ -376,7 +391,19 @@ export interface Engine {
   /** States with a device replica here, or one on its way in. */
   sequencesUsed: number
   running: Set<CallId>
+  /** Standing orders as last issued, so that only a change is told. */
+  orders: readonly StandingOrder[]
 }
 
-export const emptyService = (): Service => ({ residentUs: 0, workUs: 0 })
+/** What an engine may do without asking. */
+export interface StandingOrder {
+  readonly call: CallId
+  /** Smaller is better; unique on the engine. */
+  readonly rank: number
+  /** Memory the call may use. */
+  readonly grantGranules: Granules
+  readonly asVictim: 'pause' | 'offload' | 'discard'
+}
+
+const emptyService = (): Service => ({ residentUs: 0, workUs: 0 })
 export const emptyLedger = (): Ledger => ({ useful: emptyService(), retried: emptyService(), recomputed: emptyService() })

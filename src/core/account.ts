@@ -1,0 +1,47 @@
+/**
+ * Owns the arithmetic of service. A ledger never decreases (invariant 12): a report is a total of its attempt, so what
+ * is charged is the growth since the last one, and a late or doubled report charges nothing.
+ */
+import type { Ledger, Service } from './state.ts'
+import type { Us } from './units.ts'
+
+const addService = (a: Service, b: Service): Service => ({ residentUs: a.residentUs + b.residentUs, workUs: a.workUs + b.workUs })
+const growth = (from: Service, to: Service): Service => ({
+  residentUs: Math.max(0, to.residentUs - from.residentUs),
+  workUs: Math.max(0, to.workUs - from.workUs),
+})
+const larger = (a: Service, b: Service): Service => ({
+  residentUs: Math.max(a.residentUs, b.residentUs),
+  workUs: Math.max(a.workUs, b.workUs),
+})
+
+export const addLedger = (a: Ledger, b: Ledger): Ledger => ({
+  useful: addService(a.useful, b.useful),
+  retried: addService(a.retried, b.retried),
+  recomputed: addService(a.recomputed, b.recomputed),
+})
+
+/** What `to` says beyond `from`, never negative. */
+export const ledgerGrowth = (from: Ledger, to: Ledger): Ledger => ({
+  useful: growth(from.useful, to.useful),
+  retried: growth(from.retried, to.retried),
+  recomputed: growth(from.recomputed, to.recomputed),
+})
+
+export const largerLedger = (a: Ledger, b: Ledger): Ledger => ({
+  useful: larger(a.useful, b.useful),
+  retried: larger(a.retried, b.retried),
+  recomputed: larger(a.recomputed, b.recomputed),
+})
+
+/** A failed attempt's useful service was service all the same: it moves to `retried`, the sum stays. */
+export const wasted = (program: Ledger, attempt: Ledger): Ledger => ({
+  useful: growth(attempt.useful, program.useful),
+  retried: addService(program.retried, attempt.useful),
+  recomputed: program.recomputed,
+})
+
+/** What orders read: recomputing what we evicted ages nobody. */
+export const attainedUs = (ledger: Ledger): Us => ledger.useful.residentUs + ledger.retried.residentUs
+export const attainedWorkUs = (ledger: Ledger): Us => ledger.useful.workUs + ledger.retried.workUs
+export const totalWorkUs = (ledger: Ledger): Us => attainedWorkUs(ledger) + ledger.recomputed.workUs

@@ -1,0 +1,266 @@
+/** Owns the writes of `call.*` facts; part of `apply.ts`. Keeps invariants 1 and 12 by construction. */
+import { addLedger, largerLedger, ledgerGrowth, wasted } from './account.ts'
+import { assert, must } from './assert.ts'
+import type { Fact, Logged } from './fact.ts'
+import type { AttemptReport } from './input.ts'
+import { spanTokens } from './kv-read.ts'
+import { cutSpans, takeDevice } from './memory.ts'
+import { dequeue, enqueue } from './queue.ts'
+import { emptyLedger, type Call, type CallStage, type CoreState, type State } from './state.ts'
+import type { Us } from './units.ts'
+
+type Of<Kind extends Fact['kind']> = Extract<Fact, { kind: Kind }>
+
+export function applyCall(core: CoreState, fact: Fact, logged: Logged): boolean {
+  const { atUs } = logged
+  switch (fact.kind) {
+    case 'call.arrived':
+      arrive(core, fact, logged)
+      return true
+    case 'call.measured': {
+      const call = must(core.calls, fact.call)
+      call.promptTokens = fact.promptTokens
+      call.measured = true
+      call.reusable = fact.reusable
+      moveTo(core, call, { kind: 'measured' })
+      return true
+    }
+    case 'call.ready': {
+      const call = must(core.calls, fact.call)
+      leaveQueue(core, call)
+      call.level = fact.level
+      call.tie = fact.tie
+      moveTo(core, call, { kind: 'ready', sinceUs: atUs })
+      return true
+    }
+    case 'call.scheduled':
+      schedule(core, fact, atUs)
+      return true
+    case 'call.progressed':
+      charge(core, must(core.calls, fact.call), fact.report)
+      return true
+    case 'call.granted':
+      grant(core, fact)
+      return true
+    case 'call.demoted': {
+      const call = must(core.calls, fact.call)
+      call.level = fact.level
+      call.tie = fact.tie
+      return true
+    }
+    case 'call.preempted':
+      moveTo(core, must(core.calls, fact.call), { kind: 'pausing', engine: fact.engine, sinceUs: atUs })
+      return true
+    default:
+      return applyEnd(core, fact, atUs)
+  }
+}
+
+/** Facts after which the call no longer runs. */
+function applyEnd(core: CoreState, fact: Fact, atUs: Us): boolean {
+  switch (fact.kind) {
+    case 'call.paused': {
+      const call = must(core.calls, fact.call)
+      charge(core, call, fact.report)
+      leaveEngine(core, call)
+      call.preemptions += 1
+      idle(activeState(core, call), atUs)
+      moveTo(core, call, { kind: 'measured' })
+      return true
+    }
+    case 'call.retried': {
+      const call = must(core.calls, fact.call)
+      waste(core, call)
+      leaveEngine(core, call)
+      cutToBase(core, call, atUs)
+      call.attempt = fact.attempt
+      moveTo(core, call, { kind: call.measured ? 'measured' : 'arrived' })
+      return true
+    }
+    case 'call.detached':
+      detach(core, must(core.calls, fact.call), atUs)
+      return true
+    case 'call.completed':
+      complete(core, fact, atUs)
+      return true
+    case 'call.cancelled':
+      end(core, must(core.calls, fact.call), { kind: 'cancelled', atUs }, atUs)
+      return true
+    case 'call.failed': {
+      const call = must(core.calls, fact.call)
+      waste(core, call)
+      end(core, call, { kind: 'failed', atUs, why: fact.why }, atUs)
+      return true
+    }
+    default:
+      return false
+  }
+}
+
+function arrive(core: CoreState, fact: Of<'call.arrived'>, logged: Logged): void {
+  const program = must(core.programs, fact.program)
+  core.calls.set(fact.call, {
+    id: fact.call, program: fact.program, thread: fact.thread, model: fact.model, epoch: fact.epoch, seq: logged.seq,
+    arrivedUs: logged.atUs, digest: fact.digest, body: fact.body, seed: fact.seed, maxTokens: fact.maxTokens,
+    exactResume: fact.exactResume, parents: fact.parents, answers: fact.answers, final: fact.final,
+    attempt: 1, stage: { kind: 'arrived' }, promptTokens: fact.promptTokens, measured: false, reusable: null,
+    outputTokens: 0, recomputedTokens: 0, attemptService: emptyLedger(), ledger: emptyLedger(), startedUs: null,
+    preemptions: 0, level: 0, tie: logged.seq,
+  })
+  core.openCalls += 1
+  program.calls.push(fact.call)
+  program.lastUs = logged.atUs
+  core.digests.set(`${program.tenant}/${fact.digest}`, fact.call)
+  const thread = core.threads.get(fact.thread)
+  if (thread === undefined) {
+    core.threads.set(fact.thread, { id: fact.thread, program: fact.program, active: fact.call, waiting: [], last: null, interrupt: null, state: null })
+    program.threads.push(fact.thread)
+  } else if (thread.active === null) thread.active = fact.call
+  else thread.waiting.push(fact.call)
+}
+
+function schedule(core: CoreState, fact: Of<'call.scheduled'>, atUs: Us): void {
+  const call = must(core.calls, fact.call)
+  const thread = must(core.threads, call.thread)
+  if (thread.state === null) {
+    thread.state = fact.state
+    core.states.set(fact.state, {
+      id: fact.state, tenant: must(core.programs, call.program).tenant, model: call.model,
+      owner: { kind: 'thread', thread: thread.id }, residence: { kind: 'gone' }, spans: [], tail: { prefilled: 0, decoded: 0 },
+      device: null, host: null, record: null, lastUsedUs: atUs, idleSinceUs: atUs,
+    })
+  }
+  const state = must(core.states, thread.state)
+  assert(state.id === fact.state, `${call.id} runs on the State of its thread`)
+  if (spanTokens(state) > fact.baseTokens) {
+    cutSpans(core, state, fact.baseTokens)
+    state.tail = { prefilled: 0, decoded: 0 }
+  }
+  takeDevice(core, state, { engine: fact.engine, tokens: fact.keepTokens, granules: fact.granules })
+  state.residence = { kind: 'active', engine: fact.engine, call: call.id }
+  state.lastUsedUs = atUs
+  must(core.engines, fact.engine).running.add(call.id)
+  call.attempt = fact.attempt
+  call.attemptService = emptyLedger()
+  call.startedUs ??= atUs
+  moveTo(core, call, { kind: 'running', engine: fact.engine, sinceUs: atUs })
+}
+
+function grant(core: CoreState, fact: Of<'call.granted'>): void {
+  const state = activeState(core, must(core.calls, fact.call))
+  if (state?.device != null) takeDevice(core, state, { ...state.device, granules: fact.granules })
+}
+
+/** Growth since the last report, to the call, its program and its tenant. */
+function charge(core: CoreState, call: Call, report: AttemptReport): void {
+  const grown = ledgerGrowth(call.attemptService, report.service)
+  call.attemptService = largerLedger(call.attemptService, report.service)
+  call.ledger = addLedger(call.ledger, grown)
+  const program = must(core.programs, call.program)
+  program.ledger = addLedger(program.ledger, grown)
+  const tenant = must(core.tenants, program.tenant)
+  tenant.service = addLedger(tenant.service, grown)
+  call.outputTokens = Math.max(call.outputTokens, report.outputTokens)
+  const state = activeState(core, call)
+  if (state === null) return
+  state.tail = {
+    prefilled: Math.max(state.tail.prefilled, report.tailPrefilled),
+    decoded: Math.max(state.tail.decoded, report.tailDecoded),
+  }
+}
+
+/** A failed attempt's service stays in the ledger, as retried. */
+function waste(core: CoreState, call: Call): void {
+  const program = must(core.programs, call.program)
+  const tenant = must(core.tenants, program.tenant)
+  call.ledger = wasted(call.ledger, call.attemptService)
+  program.ledger = wasted(program.ledger, call.attemptService)
+  tenant.service = wasted(tenant.service, call.attemptService)
+  call.attemptService = emptyLedger()
+}
+
+function complete(core: CoreState, fact: Of<'call.completed'>, atUs: Us): void {
+  const call = must(core.calls, fact.call)
+  assert(call.stage.kind !== 'committed', `invariant 1: ${call.id} commits once`)
+  charge(core, call, fact.report)
+  call.outputTokens = fact.report.outputTokens
+  call.recomputedTokens += fact.report.recomputedTokens
+  const state = activeState(core, call)
+  leaveEngine(core, call)
+  if (state !== null) {
+    for (const span of fact.spans) {
+      core.segments.set(span.segment, { id: span.segment, tenant: state.tenant, origin: span.origin, tokens: span.tokens, digest: span.digest, refs: 1 })
+      state.spans.push({ segment: span.segment, tokens: span.tokens })
+    }
+    state.tail = { prefilled: 0, decoded: 0 }
+    state.record = call.id
+    idle(state, atUs)
+  }
+  moveTo(core, call, { kind: 'committed', atUs, finish: fact.finish })
+  must(core.programs, call.program).lastUs = atUs
+  const thread = must(core.threads, call.thread)
+  thread.last = call.id
+  nextOfThread(core, call)
+}
+
+/** What the attempt fed is cut: the engine holds the committed tokens again, or nothing if it had not got so far. */
+function cutToBase(core: CoreState, call: Call, atUs: Us): void {
+  const state = activeState(core, call)
+  if (state === null) return
+  state.tail = { prefilled: 0, decoded: 0 }
+  idle(state, atUs)
+}
+
+function end(core: CoreState, call: Call, stage: CallStage, atUs: Us): void {
+  leaveEngine(core, call)
+  cutToBase(core, call, atUs)
+  moveTo(core, call, stage)
+  must(core.programs, call.program).lastUs = atUs
+  nextOfThread(core, call)
+}
+
+function detach(core: CoreState, call: Call, atUs: Us): void {
+  leaveEngine(core, call)
+  cutToBase(core, call, atUs)
+  moveTo(core, call, { kind: 'detached', sinceUs: atUs })
+}
+
+function nextOfThread(core: CoreState, call: Call): void {
+  const thread = must(core.threads, call.thread)
+  if (thread.active === call.id) thread.active = thread.waiting.shift() ?? null
+  else thread.waiting = thread.waiting.filter((other) => other !== call.id)
+}
+
+/** The State this call runs on, where it does. */
+function activeState(core: CoreState, call: Call): State | null {
+  const id = must(core.threads, call.thread).state
+  const state = id === null ? undefined : core.states.get(id)
+  return state?.residence.kind === 'active' && state.residence.call === call.id ? state : null
+}
+
+function idle(state: State | null, atUs: Us): void {
+  if (state === null) return
+  if (state.device !== null) state.device = { ...state.device, tokens: spanTokens(state) + state.tail.prefilled + state.tail.decoded }
+  state.residence = state.device === null ? { kind: 'gone' } : { kind: 'suspended', tier: 'device' }
+  state.lastUsedUs = atUs
+  state.idleSinceUs = atUs
+}
+
+function leaveEngine(core: CoreState, call: Call): void {
+  if (call.stage.kind === 'running' || call.stage.kind === 'pausing') core.engines.get(call.stage.engine)?.running.delete(call.id)
+}
+
+function leaveQueue(core: CoreState, call: Call): void {
+  if (call.stage.kind === 'ready') dequeue(core, call)
+}
+
+const isOver = ({ kind }: CallStage): boolean => kind === 'committed' || kind === 'cancelled' || kind === 'failed'
+
+/** The only way a call changes stage, so that the queues always hold just the ready ones. */
+function moveTo(core: CoreState, call: Call, stage: CallStage): void {
+  leaveQueue(core, call)
+  if (isOver(stage)) core.openCalls -= 1
+  call.stage = stage
+  if (stage.kind === 'ready') enqueue(core, call)
+}
+

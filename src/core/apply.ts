@@ -1,0 +1,212 @@
+/**
+ * Owns every write to the state: `apply(core, fact)` is the only writer, and it decides nothing. Replaying a log through
+ * it gives the state back. Facts of calls and of KV have files of their own beside this one.
+ */
+import { applyCall } from './apply-call.ts'
+import { applyKv } from './apply-kv.ts'
+import { must } from './assert.ts'
+import type { CoreConfig } from './config.ts'
+import type { Fact, Logged } from './fact.ts'
+import type { InterruptId, ProgramId, SessionId } from './ids.ts'
+import { bucketOf, emptyCurve } from './predict.ts'
+import { emptyLedger, type CoreState, type Session } from './state.ts'
+import type { Us } from './units.ts'
+
+export function emptyCore(config: CoreConfig): CoreState {
+  return {
+    config, seq: 0, reign: 0, nowUs: 0, wallOffsetUs: 0,
+    tenants: new Map(), sessions: new Map(), programs: new Map(), threads: new Map(), calls: new Map(),
+    interrupts: new Map(), states: new Map(), segments: new Map(), moves: new Map(), engines: new Map(),
+    host: { totalBytes: config.hostBytesMax, ownedBytes: 0, reservedBytes: 0 },
+    queues: new Map(), openCalls: 0, digests: new Map(), timers: new Map(), waits: new Map(), toolCalls: new Map(),
+  }
+}
+
+export function apply(core: CoreState, logged: Logged): void {
+  core.seq = logged.seq
+  core.nowUs = logged.atUs
+  const { fact } = logged
+  if (applyProgram(core, fact, logged) || applyInterrupt(core, fact, logged.atUs) || applyEngine(core, fact)) return
+  if (applyCall(core, fact, logged) || applyKv(core, fact, logged.atUs)) return
+  applyRest(core, fact)
+}
+
+/** Reign, timers, and facts that only say something: they change no other state. */
+function applyRest(core: CoreState, fact: Fact): void {
+  switch (fact.kind) {
+    case 'reign.begun':
+      core.reign = fact.reign
+      core.wallOffsetUs = fact.wallOffsetUs
+      return
+    case 'timer.set':
+      core.timers.set(fact.timer, fact.atUs)
+      return
+    case 'timer.cleared':
+      core.timers.delete(fact.timer)
+      return
+    default:
+  }
+}
+
+function applyProgram(core: CoreState, fact: Fact, logged: Logged): boolean {
+  switch (fact.kind) {
+    case 'program.started':
+      startProgram(core, fact, logged)
+      return true
+    case 'program.linked': {
+      const program = must(core.programs, fact.program)
+      core.programs.set(fact.program, { ...program, session: fact.session })
+      touchSession(core, fact.session, program.tenant, logged.atUs)
+      return true
+    }
+    case 'program.reopened':
+      must(core.programs, fact.program).stage = { kind: 'open' }
+      return true
+    case 'program.completed':
+      must(core.programs, fact.program).stage = { kind: 'ended', atUs: logged.atUs, provisional: fact.provisional }
+      return true
+    case 'program.closed': {
+      const program = must(core.programs, fact.program)
+      program.stage = { kind: 'ended', atUs: logged.atUs, provisional: false }
+      return true
+    }
+    case 'program.cancelled': {
+      const program = must(core.programs, fact.program)
+      program.stage = { kind: 'cancelled', atUs: logged.atUs }
+      program.epoch = fact.epoch
+      return true
+    }
+    case 'program.failed':
+      must(core.programs, fact.program).stage = { kind: 'failed', atUs: logged.atUs, why: fact.why }
+      return true
+    case 'program.forgotten':
+      forgetProgram(core, fact.program)
+      return true
+    default:
+      return false
+  }
+}
+
+function startProgram(core: CoreState, fact: Extract<Fact, { kind: 'program.started' }>, logged: Logged): void {
+  if (!core.tenants.has(fact.tenant)) core.tenants.set(fact.tenant, { id: fact.tenant, service: emptyLedger() })
+  if (fact.session !== null) touchSession(core, fact.session, fact.tenant, logged.atUs)
+  core.programs.set(fact.program, {
+    id: fact.program, tenant: fact.tenant, session: fact.session, declared: fact.declared, kind: fact.agent,
+    seq: logged.seq, arrivedUs: logged.atUs, lastUs: logged.atUs, identity: fact.identity,
+    priorityClass: fact.priorityClass, deadlineUs: fact.deadlineUs,
+    epoch: 1, stage: { kind: 'open' }, threads: [], calls: [], ledger: emptyLedger(),
+  })
+  if (fact.session !== null) must(core.sessions, fact.session).program = fact.program
+}
+
+function touchSession(core: CoreState, id: SessionId, tenant: Session['tenant'], atUs: Us): void {
+  const session = core.sessions.get(id)
+  if (session === undefined) core.sessions.set(id, { id, tenant, lastUs: atUs, states: [], program: null })
+  else session.lastUs = atUs
+}
+
+/** Its facts stay in the log; its place in memory goes. */
+function forgetProgram(core: CoreState, id: ProgramId): void {
+  const program = must(core.programs, id)
+  for (const call of program.calls) {
+    const { digest } = must(core.calls, call)
+    if (core.digests.get(`${program.tenant}/${digest}`) === call) core.digests.delete(`${program.tenant}/${digest}`)
+    core.calls.delete(call)
+  }
+  for (const thread of program.threads) core.threads.delete(thread)
+  for (const [interrupt, { program: owner, toolCallIds }] of core.interrupts) {
+    if (owner !== id) continue
+    for (const toolCall of toolCallIds) core.toolCalls.delete(`${program.tenant}/${toolCall}`)
+    core.interrupts.delete(interrupt)
+  }
+  const session = program.session === null ? undefined : core.sessions.get(program.session)
+  if (session !== undefined && session.program === id) {
+    session.program = null
+    if (session.states.length === 0) core.sessions.delete(session.id)
+  }
+  core.programs.delete(id)
+}
+
+function applyInterrupt(core: CoreState, fact: Fact, atUs: Us): boolean {
+  switch (fact.kind) {
+    case 'interrupt.started': {
+      core.interrupts.set(fact.interrupt, {
+        id: fact.interrupt, call: fact.call, thread: fact.thread, program: fact.program, epoch: fact.epoch, kind: fact.of,
+        toolClass: fact.toolClass, toolCallIds: fact.toolCallIds, effect: fact.effect, startedUs: atUs, stage: { kind: 'waiting' },
+      })
+      must(core.threads, fact.thread).interrupt = fact.interrupt
+      const { tenant } = must(core.programs, fact.program)
+      for (const toolCall of fact.toolCallIds) core.toolCalls.set(`${tenant}/${toolCall}`, { call: fact.call, answeredBy: null })
+      return true
+    }
+    case 'interrupt.completed': {
+      const interrupt = must(core.interrupts, fact.interrupt)
+      interrupt.stage = { kind: 'completed', atUs, by: fact.by }
+      leaveThread(core, interrupt.id)
+      learnWait(core, interrupt.toolClass, fact.waitUs)
+      const { tenant } = must(core.programs, interrupt.program)
+      for (const toolCall of interrupt.toolCallIds) core.toolCalls.set(`${tenant}/${toolCall}`, { call: interrupt.call, answeredBy: fact.by })
+      return true
+    }
+    case 'interrupt.expired': {
+      const interrupt = must(core.interrupts, fact.interrupt)
+      interrupt.stage = { kind: 'expired', atUs }
+      leaveThread(core, interrupt.id)
+      learnLoss(core, interrupt.toolClass)
+      return true
+    }
+    case 'interrupt.cancelled': {
+      const interrupt = must(core.interrupts, fact.interrupt)
+      interrupt.stage = { kind: 'cancelled', atUs }
+      leaveThread(core, interrupt.id)
+      return true
+    }
+    default:
+      return false
+  }
+}
+
+function leaveThread(core: CoreState, id: InterruptId): void {
+  const thread = must(core.threads, must(core.interrupts, id).thread)
+  if (thread.interrupt === id) thread.interrupt = null
+}
+
+function learnWait(core: CoreState, toolClass: string, waitUs: Us): void {
+  const curve = core.waits.get(toolClass) ?? emptyCurve()
+  curve.counts[bucketOf(waitUs)] = (curve.counts[bucketOf(waitUs)] ?? 0) + 1
+  curve.ended += 1
+  core.waits.set(toolClass, curve)
+}
+
+function learnLoss(core: CoreState, toolClass: string): void {
+  const curve = core.waits.get(toolClass) ?? emptyCurve()
+  curve.lost += 1
+  core.waits.set(toolClass, curve)
+}
+
+function applyEngine(core: CoreState, fact: Fact): boolean {
+  switch (fact.kind) {
+    case 'engine.joined': {
+      const before = core.engines.get(fact.engine)
+      core.engines.set(fact.engine, {
+        id: fact.engine, stage: 'joined', life: (before?.life ?? 0) + (before?.stage === 'joined' ? 0 : 1),
+        capabilities: fact.capabilities, speeds: fact.speeds,
+        ownedGranules: before?.ownedGranules ?? 0, reservedGranules: before?.reservedGranules ?? 0,
+        sequencesUsed: before?.sequencesUsed ?? 0, running: before?.running ?? new Set(), orders: before?.orders ?? [],
+      })
+      return true
+    }
+    case 'engine.progress':
+      must(core.engines, fact.engine).speeds = fact.speeds
+      return true
+    case 'engine.ordered':
+      must(core.engines, fact.engine).orders = fact.orders
+      return true
+    case 'engine.lost':
+      must(core.engines, fact.engine).stage = 'lost'
+      must(core.engines, fact.engine).orders = []
+      return true
+    default:
+      return false
+  }
+}

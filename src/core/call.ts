@@ -1,0 +1,191 @@
+/**
+ * Owns the life of a call after it arrived: measured, ready, its attempts, and its one commit. What an engine says is
+ * checked against reign, attempt and epoch first; anything older changes nothing and leaves `result.ignored` with the
+ * reason. Keeps invariants 1, 2, 3, 12 and 15.
+ */
+import { must } from './assert.ts'
+import { clearTimer, ignore, setTimer, type Deciding } from './deciding.ts'
+import { segmentId, type CallId } from './ids.ts'
+import type { AttemptFailed, Finished, FromAttempt, HangUp, Measured, MeasureFailed, Paused, Progress } from './input.ts'
+import { startInterrupt } from './interrupt.ts'
+import { decideIdle, discardDevice } from './kv.ts'
+import { spanTokens, stateOf, stateTokens } from './kv-read.ts'
+import { orderOf } from './policies.ts'
+import { endIfDone, failProgram } from './program.ts'
+import { readyIfDue } from './ready.ts'
+import type { Call, State } from './state.ts'
+
+// ---------------------------------------------------------------- measured, ready
+
+export function measured(d: Deciding, input: Measured): void {
+  const call = d.core.calls.get(input.call)
+  if (call?.stage.kind !== 'arrived') return ignore(d, 'measured', input.call, 'the call does not wait to be measured')
+  d.emit({
+    kind: 'call.measured', call: call.id, promptTokens: input.promptTokens,
+    reusable: reusableFor(d, call, input), renderingWon: input.renderingWon,
+  })
+  readyIfDue(d, call)
+}
+
+/** The thread's own State, or one that an earlier turn left to the session, which the thread then adopts. */
+function reusableFor(d: Deciding, call: Call, { matched }: Measured): Call['reusable'] {
+  if (matched === null) return null
+  const own = stateOf(d.core, call)
+  if (own !== null) return own.record === matched.record ? { state: own.id, tokens: Math.min(matched.tokens, spanTokens(own)) } : null
+  const { session } = must(d.core.programs, call.program)
+  if (session === null) return null
+  const left = must(d.core.sessions, session).states.map((id) => must(d.core.states, id)).find((state) => state.record === matched.record)
+  if (left === undefined) return null
+  clearTimer(d, `retire:${left.id}`)
+  clearTimer(d, `reconsider:${left.id}`)
+  d.emit({ kind: 'kv.adopted', state: left.id, thread: call.thread, session })
+  return { state: left.id, tokens: Math.min(matched.tokens, spanTokens(left)) }
+}
+
+export function measureFailed(d: Deciding, input: MeasureFailed): void {
+  const call = d.core.calls.get(input.call)
+  if (call?.stage.kind !== 'arrived') return ignore(d, 'measureFailed', input.call, 'the call does not wait to be measured')
+  fail(d, call, input.code, input.why)
+}
+
+// ---------------------------------------------------------------- what engines say
+
+/** The attempt that speaks, or null after saying why it is not heard. */
+function speaker(d: Deciding, from: FromAttempt, input: string): Call | null {
+  const call = d.core.calls.get(from.call)
+  const why = call === undefined ? 'there is no such call'
+    : from.reign !== d.core.reign ? `reign ${from.reign}, now ${d.core.reign}`
+    : from.epoch !== must(d.core.programs, call.program).epoch ? `epoch ${from.epoch} is over`
+    : from.attempt !== call.attempt ? `attempt ${from.attempt}, now ${call.attempt}`
+    : call.stage.kind !== 'running' && call.stage.kind !== 'pausing' ? `the call is ${call.stage.kind}`
+    : call.stage.engine !== from.engine ? `it runs on ${call.stage.engine}`
+    : null
+  if (why === null) return call ?? null
+  ignore(d, input, from.call, why)
+  return null
+}
+
+export function progress(d: Deciding, input: Progress): void {
+  if (input.reign !== d.core.reign) return ignore(d, 'progress', input.engine, `reign ${input.reign}, now ${d.core.reign}`)
+  const engine = d.core.engines.get(input.engine)
+  if (engine === undefined) return ignore(d, 'progress', input.engine, 'there is no such engine')
+  if (input.speeds !== null) d.emit({ kind: 'engine.progress', engine: engine.id, speeds: input.speeds })
+  for (const { report, ...said } of input.calls) {
+    const call = speaker(d, { ...said, engine: input.engine, reign: input.reign }, 'progress')
+    if (call === null) continue
+    d.emit({ kind: 'call.progressed', call: call.id, attempt: call.attempt, report })
+    demote(d, call)
+  }
+}
+
+/** The running call's own service may take it to a worse level, never to a better one. */
+function demote(d: Deciding, call: Call): void {
+  const key = orderOf(d.core).key(d.core, call)
+  if (key.level > call.level) d.emit({ kind: 'call.demoted', call: call.id, ...key })
+}
+
+export function paused(d: Deciding, input: Paused): void {
+  const call = speaker(d, input, 'paused')
+  if (call === null) return
+  const state = stateOf(d.core, call)
+  const whole = state !== null && isWhole(d, state, input.report.recomputedTokens)
+  d.emit({ kind: 'call.paused', call: call.id, report: input.report })
+  if (state !== null && !whole) discardDevice(d, state, 'it was paused before it was recomputed in full')
+  readyIfDue(d, call)
+}
+
+/** Whether the device copy reaches as far as the State did when the call started. */
+const isWhole = (d: Deciding, state: State, recomputedTokens: number): boolean =>
+  (state.device?.tokens ?? 0) + recomputedTokens >= stateTokens(d.core, state)
+
+export function finished(d: Deciding, input: Finished): void {
+  const call = speaker(d, input, 'finished')
+  if (call === null) return
+  const spans = input.spans.map((span, index) => ({ ...span, segment: segmentId(`${call.id}.${index}`) }))
+  d.emit({
+    kind: 'call.completed', call: call.id, attempt: call.attempt, finish: input.finish, report: input.report,
+    parts: input.parts, spans, toolCalls: input.toolCalls, resume: input.resume,
+  })
+  const program = must(d.core.programs, call.program)
+  if (input.finish === 'tool_calls' && input.toolCalls.length > 0) startInterrupt(d, call, input)
+  else {
+    const state = must(d.core.threads, call.thread).state
+    endIfDone(d, program, call.final)
+    if (state !== null && program.stage.kind === 'open') decideIdle(d, state)
+  }
+}
+
+export function attemptFailed(d: Deciding, input: AttemptFailed): void {
+  const call = speaker(d, input, 'attemptFailed')
+  if (call === null) return
+  if (input.retryable) retry(d, call, input.why)
+  else fail(d, call, 'engine_refused', input.why)
+}
+
+/** A new attempt of the same call, never a new call: service received stays in the ledger. */
+export function retry(d: Deciding, call: Call, why: string): void {
+  if (call.attempt >= d.core.config.attemptsMax) return fail(d, call, 'attempts_exhausted', `${call.attempt} attempts; the last: ${why}`)
+  leave(d, call, () => d.emit({ kind: 'call.retried', call: call.id, attempt: call.attempt + 1, why }))
+  readyIfDue(d, call)
+}
+
+// ---------------------------------------------------------------- ends without a commit
+
+function fail(d: Deciding, call: Call, code: string, why: string): void {
+  leave(d, call, () => d.emit({ kind: 'call.failed', call: call.id, code, why }))
+  failFollowers(d, call.thread)
+  const program = must(d.core.programs, call.program)
+  const alone = program.calls.every((id) => isOver(must(d.core.calls, id)))
+  if (!program.declared && alone && program.stage.kind === 'open') failProgram(d, program, why)
+  else endIfDone(d, program, false)
+}
+
+export function hangUp(d: Deciding, input: HangUp): void {
+  const call = d.core.calls.get(input.call)
+  if (call === undefined || isOver(call)) return ignore(d, 'hangUp', input.call, 'the call is over')
+  leave(d, call, () => d.emit({ kind: 'call.cancelled', call: call.id, why: 'its client hung up' }))
+  clearTimer(d, `detached:${call.id}`)
+  failFollowers(d, call.thread)
+  const program = must(d.core.programs, call.program)
+  const state = must(d.core.threads, call.thread).state
+  endIfDone(d, program, false)
+  if (state !== null && program.stage.kind === 'open') decideIdle(d, state)
+}
+
+/** A detached call that nobody asked for again. */
+export function giveUpDetached(d: Deciding, id: CallId): void {
+  const call = d.core.calls.get(id)
+  if (call?.stage.kind === 'detached') hangUp(d, { kind: 'hangUp', call: id })
+}
+
+/** After a restart the client is gone: the call keeps its place in the ledger and waits to be asked for again. */
+export function detach(d: Deciding, call: Call): void {
+  leave(d, call, () => d.emit({ kind: 'call.detached', call: call.id }))
+  setTimer(d, `detached:${call.id}`, d.nowUs + d.core.config.programIdleUs)
+}
+
+/** Takes a call off its engine; a device copy that was still being recomputed is no use to anyone. */
+function leave(d: Deciding, call: Call, say: () => void): void {
+  const state = stateOf(d.core, call)
+  const active = state?.residence.kind === 'active' && state.residence.call === call.id
+  const heldTokens = state?.device?.tokens ?? 0
+  say()
+  if (state !== null && active && state.device !== null && heldTokens < spanTokens(state)) {
+    discardDevice(d, state, 'its recompute was not finished')
+  }
+}
+
+/** Calls of a thread that waited for one that never commits. */
+function failFollowers(d: Deciding, thread: Call['thread']): void {
+  for (;;) {
+    const next = must(d.core.threads, thread).active
+    if (next === null) return
+    const call = must(d.core.calls, next)
+    const lost = call.parents.some((parent) => isOver(must(d.core.calls, parent)) && must(d.core.calls, parent).stage.kind !== 'committed')
+    if (!lost) return
+    d.emit({ kind: 'call.failed', call: next, code: 'parent_failed', why: 'the call before it in its thread did not finish' })
+  }
+}
+
+export const isOver = (call: Call): boolean =>
+  call.stage.kind === 'committed' || call.stage.kind === 'cancelled' || call.stage.kind === 'failed'

@@ -1,0 +1,79 @@
+/**
+ * Owns the prices of Preserve, Offload and Discard in one unit (seed section 12): micro-units, of which a million buy one
+ * engine-second. What is counted, and where, so that nothing is counted twice:
+ *
+ *   Preserve  device granules held while waiting x the price of a granule-second
+ *   Offload   copy out + P(returns) x copy in, both as engine time (copies run between batches, so contention is in
+ *             them) + host bytes held x their price
+ *   Discard   P(returns) x the engine time of feeding the State again, as it will be done: what was prefilled at the
+ *             prefill speed; what was decoded at the cost of its own row in a shared batch where the recompute is exact,
+ *             and at the prefill speed where it is plain
+ *
+ * The price of a granule-second is a shadow price. Nobody waits for memory: almost nothing (`idleGranuleSecondMicro`).
+ * Somebody does: an engine of n granules loses about one n-th of its throughput for each that cannot be used.
+ */
+import type { CoreState, Engine, State } from './state.ts'
+import { must } from './assert.ts'
+import { isExact, stateTokens, tokensByOrigin } from './kv-read.ts'
+import { SECOND_US, type Bytes, type Granules, type MicroCost, type Tokens, type Us } from './units.ts'
+
+const MEBIBYTE = 1 << 20
+
+/** Time x price in micro-units per second. */
+const over = (timeUs: Us, microPerSecond: number): MicroCost => Math.round((timeUs * microPerSecond) / SECOND_US)
+const nsToUs = (ns: number): Us => Math.round(ns / 1_000)
+
+/** Engine time is the unit: a microsecond of it costs one micro-unit. */
+const engineTime = (timeUs: Us): MicroCost => timeUs
+
+export const copyOutUs = (engine: Engine, tokens: Tokens): Us => nsToUs(tokens * engine.speeds.copyOutNsPerToken)
+export const copyInUs = (engine: Engine, tokens: Tokens): Us => nsToUs(tokens * engine.speeds.copyInNsPerToken)
+export const imageBytes = (engine: Engine, tokens: Tokens): Bytes => tokens * engine.capabilities.kvBytesPerToken
+
+/** Engine time of feeding a State again from nothing, and how long that takes if it has the engine to itself. */
+export function recompute(core: Readonly<CoreState>, state: Readonly<State>, engine: Engine): { workUs: Us; wallUs: Us } {
+  const { prefilled, decoded } = tokensByOrigin(core, state)
+  const { prefillNsPerToken, decodeBaseNs, decodeRowNs } = engine.speeds
+  if (!isExact(core, engine)) {
+    const workUs = nsToUs((prefilled + decoded) * prefillNsPerToken)
+    return { workUs, wallUs: workUs }
+  }
+  const company = Math.max(1, Math.min(engine.running.size, engine.capabilities.runningMax))
+  const prefillUs = nsToUs(prefilled * prefillNsPerToken)
+  return {
+    workUs: prefillUs + nsToUs(decoded * (decodeRowNs + Math.round(decodeBaseNs / company))),
+    wallUs: prefillUs + nsToUs(decoded * (decodeBaseNs + decodeRowNs * company)),
+  }
+}
+
+/** Micro-units for one granule of this engine's memory for one second. */
+export function granuleSecondMicro(core: Readonly<CoreState>, engine: Engine, granulesWanted: Granules): number {
+  const memory = engine.capabilities.memory
+  if (memory === null || granulesWanted === 0) return core.config.idleGranuleSecondMicro
+  return Math.round((1_000_000 * memory.granule) / memory.cells)
+}
+
+export function preserveCost(granules: Granules, holdUs: Us, microPerGranuleSecond: number): MicroCost {
+  return granules * over(holdUs, microPerGranuleSecond)
+}
+
+export function offloadCost(core: Readonly<CoreState>, state: Readonly<State>, engine: Engine, holdUs: Us, returnPpm: number): MicroCost {
+  const tokens = stateTokens(core, state)
+  const bytes = imageBytes(engine, tokens)
+  return engineTime(copyOutUs(engine, tokens))
+    + Math.round((engineTime(copyInUs(engine, tokens)) * returnPpm) / 1_000_000)
+    + Math.round((over(holdUs, core.config.hostMebibyteSecondMicro) * bytes) / MEBIBYTE)
+}
+
+export function discardCost(core: Readonly<CoreState>, state: Readonly<State>, engine: Engine, returnPpm: number): MicroCost {
+  return Math.round((engineTime(recompute(core, state, engine).workUs) * returnPpm) / 1_000_000)
+}
+
+/** The engine a State's costs are reckoned with: where it is, or the first that can run it. */
+export function engineOf(core: Readonly<CoreState>, state: Readonly<State>): Engine | null {
+  if (state.device !== null) return must(core.engines, state.device.engine)
+  for (const engine of core.engines.values()) {
+    if (engine.stage === 'joined' && engine.capabilities.models.includes(state.model)) return engine
+  }
+  return null
+}

@@ -1,0 +1,25 @@
+/** Owns what each timer means when it comes due. A timer names its subject, so it survives a restart as plain data. */
+import { closeProgram } from './program.ts'
+import { giveUpDetached } from './call.ts'
+import type { Deciding } from './deciding.ts'
+import type { CallId, InterruptId, ProgramId, StateId } from './ids.ts'
+import type { Due } from './input.ts'
+import { expire } from './interrupt.ts'
+import { reconsider, retire } from './kv.ts'
+
+export function due(d: Deciding, input: Due): void {
+  const atUs = d.core.timers.get(input.timer)
+  // Cleared or set anew since: nothing is due.
+  if (atUs === undefined || atUs > d.nowUs) return
+  d.emit({ kind: 'timer.cleared', timer: input.timer })
+  const cut = input.timer.indexOf(':')
+  const subject = input.timer.slice(cut + 1)
+  switch (input.timer.slice(0, cut)) {
+    case 'reconsider': return reconsider(d, subject as StateId)
+    case 'retire': return retire(d, subject as StateId)
+    case 'expire': return expire(d, subject as InterruptId)
+    case 'close': return closeProgram(d, subject as ProgramId)
+    case 'detached': return giveUpDetached(d, subject as CallId)
+    default: return
+  }
+}

@@ -1,0 +1,56 @@
+/**
+ * Owns engines joining and being lost, and the start of a reign. What ran on a lost engine is tried again with its
+ * ledger; what lay on its device is gone, what lies on host is not.
+ */
+import { must } from './assert.ts'
+import { detach, isOver, retry } from './call.ts'
+import { ignore, setTimer, type Deciding } from './deciding.ts'
+import type { EngineJoined, EngineLost, Restart } from './input.ts'
+import { discardDevice, discardHost, failMove, releaseState } from './kv.ts'
+import type { Call, Engine } from './state.ts'
+
+export function engineJoined(d: Deciding, input: EngineJoined): void {
+  if (input.reign !== d.core.reign) return ignore(d, 'engineJoined', input.engine, `reign ${input.reign}, now ${d.core.reign}`)
+  d.emit({ kind: 'engine.joined', engine: input.engine, capabilities: input.capabilities, speeds: input.speeds })
+}
+
+export function engineLost(d: Deciding, input: EngineLost): void {
+  if (input.reign !== d.core.reign) return ignore(d, 'engineLost', input.engine, `reign ${input.reign}, now ${d.core.reign}`)
+  const engine = d.core.engines.get(input.engine)
+  if (engine?.stage !== 'joined') return ignore(d, 'engineLost', input.engine, 'it had not joined')
+  lose(d, engine, input.why, (call) => retry(d, call, `its engine was lost: ${input.why}`))
+}
+
+function lose(d: Deciding, engine: Engine, why: string, then: (call: Call) => void): void {
+  for (const id of [...engine.running]) then(must(d.core.calls, id))
+  d.emit({ kind: 'engine.lost', engine: engine.id, why })
+  for (const move of [...d.core.moves.values()]) {
+    if (move.engine === engine.id) failMove(d, move, `its engine was lost: ${why}`, move.from === 'device')
+  }
+  for (const state of [...d.core.states.values()]) {
+    if (state.device?.engine === engine.id) discardDevice(d, state, `its engine was lost: ${why}`)
+  }
+}
+
+/**
+ * A new reign over the same facts. Engines of the last one are gone, clients too: open calls wait to be asked for again.
+ * Images that were verified are used again; others are fed again.
+ */
+export function restart(d: Deciding, input: Restart): void {
+  if (input.reign <= d.core.reign) return ignore(d, 'restart', 'reign', `reign ${input.reign} is not above ${d.core.reign}`)
+  d.emit({ kind: 'reign.begun', reign: input.reign, wallOffsetUs: input.wallOffsetUs })
+  for (const engine of [...d.core.engines.values()]) {
+    if (engine.stage === 'joined') lose(d, engine, 'the control plane started anew', (call) => detach(d, call))
+  }
+  for (const call of [...d.core.calls.values()]) if (!isOver(call) && call.stage.kind !== 'detached') detach(d, call)
+  const verified = new Set(input.images)
+  for (const state of [...d.core.states.values()]) {
+    if (state.host !== null && !verified.has(state.host.image)) discardHost(d, state, 'its image is missing or does not verify')
+    if (state.owner.kind === 'nobody') releaseState(d, state.id)
+  }
+  for (const program of d.core.programs.values()) {
+    if (program.stage.kind === 'open' && !d.core.timers.has(`close:${program.id}`)) {
+      setTimer(d, `close:${program.id}`, d.nowUs + d.core.config.programIdleUs)
+    }
+  }
+}

@@ -1,0 +1,33 @@
+/**
+ * Owns the wait between a call that ended in tool calls and the call that brings their results: its start, and its end
+ * where nobody comes. (A call that answers it ends it in `submit.ts`.)
+ */
+import { must } from './assert.ts'
+import { setTimer, type Deciding } from './deciding.ts'
+import { interruptId, type InterruptId } from './ids.ts'
+import type { Finished } from './input.ts'
+import { decideIdle } from './kv.ts'
+import { failProgram } from './program.ts'
+import type { Call } from './state.ts'
+
+export function startInterrupt(d: Deciding, call: Call, input: Finished): void {
+  const names = [...new Set(input.toolCalls.map(({ name }) => name))].sort()
+  const id = interruptId(call.id)
+  d.emit({
+    kind: 'interrupt.started', interrupt: id, call: call.id, thread: call.thread, program: call.program, epoch: call.epoch,
+    of: names.some((name) => d.core.config.humanTools.includes(name)) ? 'HUMAN' : 'TOOL',
+    toolClass: names.join('+'), toolCallIds: input.toolCalls.map((toolCall) => toolCall.id), effect: input.toolEffect,
+  })
+  setTimer(d, `expire:${id}`, d.nowUs + d.core.config.interruptMaxUs)
+  const { state } = must(d.core.threads, call.thread)
+  if (state !== null) decideIdle(d, state)
+}
+
+/** Nobody answered in time: the program fails, and what it held is freed. */
+export function expire(d: Deciding, id: InterruptId): void {
+  const interrupt = d.core.interrupts.get(id)
+  if (interrupt?.stage.kind !== 'waiting') return
+  d.emit({ kind: 'interrupt.expired', interrupt: id })
+  const program = must(d.core.programs, interrupt.program)
+  if (program.stage.kind === 'open') failProgram(d, program, `no result for ${interrupt.toolClass} within the limit interruptMaxUs`)
+}

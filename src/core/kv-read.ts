@@ -1,0 +1,96 @@
+/** Owns the questions asked of States and memory, by policies and by the core alike. Reads only. */
+import { must } from './assert.ts'
+import type { StateId } from './ids.ts'
+import type { Call, CoreState, Engine, State } from './state.ts'
+import type { Bytes, Granules, Tokens } from './units.ts'
+
+/** Tokens committed as Segments. */
+export const spanTokens = (state: Readonly<State>): Tokens => state.spans.reduce((sum, span) => sum + span.tokens, 0)
+
+/** All tokens of the continuation: Segments and tail. */
+export const stateTokens = (_core: Readonly<CoreState>, state: Readonly<State>): Tokens =>
+  spanTokens(state) + state.tail.prefilled + state.tail.decoded
+
+export function tokensByOrigin(core: Readonly<CoreState>, state: Readonly<State>): { prefilled: Tokens; decoded: Tokens } {
+  const sum = { prefilled: state.tail.prefilled, decoded: state.tail.decoded }
+  for (const span of state.spans) sum[must(core.segments, span.segment).origin] += span.tokens
+  return sum
+}
+
+/** Whether a recompute on this engine would replay origins, so that the same tokens come out. */
+export const isExact = (core: Readonly<CoreState>, engine: Readonly<Engine>): boolean =>
+  core.config.exactResume && engine.capabilities.exact.answer === 'yes' && engine.capabilities.replayByOrigin
+
+export const granulesTotal = (engine: Readonly<Engine>): Granules => {
+  const memory = engine.capabilities.memory
+  return memory === null ? 0 : Math.floor(memory.cells / memory.granule)
+}
+export const granulesFree = (engine: Readonly<Engine>): Granules =>
+  granulesTotal(engine) - engine.ownedGranules - engine.reservedGranules
+
+export const hostFreeBytes = (core: Readonly<CoreState>): Bytes =>
+  core.host.totalBytes - core.host.ownedBytes - core.host.reservedBytes
+
+/** Granules a call must have to start: its prompt, what it generated, and a step of its output grant. */
+export function granulesFor(core: Readonly<CoreState>, engine: Readonly<Engine>, call: Readonly<Call>): Granules {
+  const memory = engine.capabilities.memory
+  if (memory === null) return 0
+  const output = Math.min(call.maxTokens, call.outputTokens + core.config.grantTokens)
+  const tokens = Math.min(call.promptTokens + output, engine.capabilities.contextTokens)
+  return Math.max(1, Math.ceil(tokens / memory.granule))
+}
+
+/** Granules that ready calls lack and this engine could give. */
+export function granulesWanted(core: Readonly<CoreState>, engine: Readonly<Engine>): Granules {
+  let wanted = 0
+  for (const [model, queue] of core.queues) {
+    if (!engine.capabilities.models.includes(model)) continue
+    for (const id of queue) {
+      const call = must(core.calls, id)
+      if (stateOf(core, call)?.device == null) wanted += granulesFor(core, engine, call)
+    }
+  }
+  return Math.max(0, wanted - granulesFree(engine))
+}
+
+/** Granules that become free, or idle, when the moves under way and the pauses told are done. */
+export function granulesLeaving(core: Readonly<CoreState>, engine: Readonly<Engine>): Granules {
+  let sum = 0
+  for (const move of core.moves.values()) {
+    if (move.engine === engine.id && move.from === 'device') sum += must(core.states, move.state).device?.granules ?? 0
+  }
+  for (const id of engine.running) {
+    const call = must(core.calls, id)
+    if (call.stage.kind === 'pausing') sum += stateOf(core, call)?.device?.granules ?? 0
+  }
+  return sum
+}
+
+/** The call of the thread that owns this State, where one is open. */
+export function callWaitingOn(core: Readonly<CoreState>, state: Readonly<State>): Call | null {
+  if (state.owner.kind !== 'thread') return null
+  const active = core.threads.get(state.owner.thread)?.active ?? null
+  return active === null ? null : must(core.calls, active)
+}
+
+/** States idle on a device: nobody runs on them, nobody copies them. */
+export function idleStates(core: Readonly<CoreState>, engine: Readonly<Engine>): State[] {
+  const idle: State[] = []
+  for (const state of core.states.values()) {
+    if (state.device?.engine === engine.id && state.residence.kind === 'suspended') idle.push(state)
+  }
+  return idle
+}
+
+export function hostStates(core: Readonly<CoreState>): State[] {
+  const held: State[] = []
+  for (const state of core.states.values()) {
+    if (state.host !== null && state.residence.kind === 'suspended') held.push(state)
+  }
+  return held
+}
+
+export const stateOf = (core: Readonly<CoreState>, call: Readonly<Call>): State | null => {
+  const id: StateId | null = core.threads.get(call.thread)?.state ?? null
+  return id === null ? null : must(core.states, id)
+}

@@ -1,0 +1,177 @@
+/**
+ * Owns the life of a State's bytes: what is done with them when their program waits, every move between tiers, and their
+ * release. A move reserves in the target first and publishes when the copy is verified; until then the owner keeps what
+ * it had. Keeps invariants 5, 9 and 11.
+ */
+import { must } from './assert.ts'
+import { discardCost, imageBytes } from './cost.ts'
+import { clearTimer, ignore, setTimer, type Deciding } from './deciding.ts'
+import { moveId, type SessionId, type StateId } from './ids.ts'
+import type { MoveDone, MoveFailed } from './input.ts'
+import { granulesWanted, hostFreeBytes, stateTokens } from './kv-read.ts'
+import { proposedResidencyOf, residencyOf } from './policies.ts'
+import { readyIfDue } from './ready.ts'
+import { scheduleResumed } from './schedule.ts'
+import type { Call, Engine, Interrupt, Move, State } from './state.ts'
+import type { MicroCost } from './units.ts'
+
+// ---------------------------------------------------------------- a program waits
+
+/** A State became idle: Preserve, Offload or Discard, and when to ask again. */
+export function decideIdle(d: Deciding, id: StateId): void {
+  const state = d.core.states.get(id)
+  if (state?.residence.kind !== 'suspended' || state.device === null) return
+  const engine = must(d.core.engines, state.device.engine)
+  const interrupt = interruptOf(d, state)
+  const wanted = granulesWanted(d.core, engine)
+  const decision = proposedResidencyOf(d.core).decide(d.core, state, interrupt, wanted, d.nowUs)
+  const performed = d.core.config.mode === 'schedule'
+  d.emit({ kind: 'kv.decided', state: id, interrupt: interrupt?.id ?? null, ...decision, performed })
+  if (!performed) return
+  if (decision.choice === 'discard') return discardDevice(d, state, decision.because)
+  if (decision.choice === 'offload') return giveWay(d, state, engine, decision.because)
+  d.emit({ kind: 'kv.preserved', state: id, engine: engine.id })
+  if (decision.reconsiderAtUs !== null) setTimer(d, `reconsider:${id}`, decision.reconsiderAtUs)
+}
+
+/** The time to decide again has come. */
+export function reconsider(d: Deciding, id: StateId): void {
+  decideIdle(d, id)
+}
+
+function interruptOf(d: Deciding, state: State): Interrupt | null {
+  if (state.owner.kind !== 'thread') return null
+  const { interrupt } = must(d.core.threads, state.owner.thread)
+  return interrupt === null ? null : must(d.core.interrupts, interrupt)
+}
+
+/** To host if there is or can be made room, else gone. */
+export function giveWay(d: Deciding, state: State, engine: Engine, why: string): void {
+  const can = engine.capabilities.offload && engine.capabilities.imageKey !== null
+  if (can && makeHostRoom(d, state, engine)) beginOffload(d, state, engine)
+  else discardDevice(d, state, can ? `${why}; the host tier has no room for it` : why)
+}
+
+function beginOffload(d: Deciding, state: State, engine: Engine): void {
+  clearTimer(d, `reconsider:${state.id}`)
+  const tokens = stateTokens(d.core, state)
+  d.emit({
+    kind: 'kv.offload.begun', move: moveId(`${state.id}.${d.core.seq}`), state: state.id, engine: engine.id, tokens,
+    reservedBytes: imageBytes(engine, tokens) + IMAGE_OVERHEAD_BYTES,
+  })
+}
+
+/** Manifest and tables of an image beside the KV itself; an image that turns out larger fails its move. */
+const IMAGE_OVERHEAD_BYTES = 64 * 1_024
+
+/** Drops images that are regretted less, together, than discarding this State would be. */
+function makeHostRoom(d: Deciding, state: State, engine: Engine): boolean {
+  const neededBytes = imageBytes(engine, stateTokens(d.core, state)) + IMAGE_OVERHEAD_BYTES
+  if (neededBytes > d.core.host.totalBytes) return false
+  const worth: MicroCost = residencyOf(d.core).name === 'lru-host' ? 0 : discardCost(d.core, state, engine, 1_000_000)
+  let freeBytes = hostFreeBytes(d.core)
+  let regret: MicroCost = 0
+  const dropped: State[] = []
+  for (const victim of residencyOf(d.core).hostVictims(d.core, d.nowUs)) {
+    if (freeBytes >= neededBytes) break
+    regret += victim.regret
+    freeBytes += victim.state.host?.bytes ?? 0
+    dropped.push(victim.state)
+  }
+  if (freeBytes < neededBytes || regret > worth) return false
+  for (const victim of dropped) discardHost(d, victim, 'host memory is wanted, and it is regretted least')
+  return true
+}
+
+export function discardDevice(d: Deciding, state: State, why: string): void {
+  clearTimer(d, `reconsider:${state.id}`)
+  d.emit({ kind: 'kv.discarded', state: state.id, tier: 'device', tokens: state.device?.tokens ?? 0, why, engine: state.device?.engine ?? null, dropImage: null })
+}
+
+export function discardHost(d: Deciding, state: State, why: string): void {
+  d.emit({ kind: 'kv.discarded', state: state.id, tier: 'host', tokens: state.host?.tokens ?? 0, why, engine: null, dropImage: state.host?.image ?? null })
+}
+
+// ---------------------------------------------------------------- moves
+
+function moverOf(d: Deciding, input: MoveDone | MoveFailed): Move | null {
+  const move = d.core.moves.get(input.move)
+  const why = move === undefined ? 'there is no such move'
+    : input.reign !== d.core.reign ? `reign ${input.reign}, now ${d.core.reign}`
+    : input.engine !== move.engine ? `it is a move of ${move.engine}`
+    : null
+  if (why === null) return move ?? null
+  ignore(d, input.kind, input.move, why)
+  return null
+}
+
+export function moveDone(d: Deciding, input: MoveDone): void {
+  const move = moverOf(d, input)
+  if (move === null) return
+  const state = must(d.core.states, move.state)
+  if (move.to === 'host' && input.bytes > move.reservedBytes) {
+    return failMove(d, move, `the image has ${input.bytes} bytes, ${move.reservedBytes} were reserved`, false)
+  }
+  if (state.owner.kind === 'nobody') return failMove(d, move, 'nobody owns it any more', false)
+  const { bytes, digest, copyUs } = input
+  const dropImage = move.from === 'host' ? state.host?.image ?? null : null
+  d.emit({ kind: 'kv.moved', move: move.id, state: state.id, to: move.to, bytes, digest, copyUs, dropImage })
+  if (move.to === 'host') return d.emit({ kind: 'kv.offloaded', state: state.id, bytes })
+  const call = resumingCall(d, move)
+  if (call === null) return decideIdle(d, state.id)
+  d.emit({ kind: 'kv.resume.ready', state: state.id, call: call.id, engine: move.engine })
+  scheduleResumed(d, call, must(d.core.engines, move.engine))
+}
+
+function resumingCall(d: Deciding, move: Move): Call | null {
+  const call = move.forCall === null ? undefined : d.core.calls.get(move.forCall)
+  return call?.stage.kind === 'resuming' && call.stage.move === move.id ? call : null
+}
+
+export function moveFailed(d: Deciding, input: MoveFailed): void {
+  const move = moverOf(d, input)
+  if (move !== null) failMove(d, move, input.why, input.sourceLost)
+}
+
+/** One way back for every move that does not end: reservation dropped, and whoever waited for it goes on without. */
+export function failMove(d: Deciding, move: Move, why: string, sourceLost: boolean): void {
+  const state = must(d.core.states, move.state)
+  const call = resumingCall(d, move)
+  const dropImage = move.to === 'host' ? move.id : sourceLost ? state.host?.image ?? null : null
+  d.emit({ kind: 'kv.move.failed', move: move.id, state: state.id, why, sourceLost, dropImage })
+  if (state.owner.kind === 'nobody') return releaseState(d, state.id)
+  if (move.from === 'device' && state.device !== null) discardDevice(d, state, `it could not be copied: ${why}`)
+  if (call !== null) readyIfDue(d, call)
+}
+
+// ---------------------------------------------------------------- owners
+
+/** Nobody continues it any more: every byte goes, at once or when its transfer is quiet. */
+export function releaseState(d: Deciding, id: StateId): void {
+  const state = must(d.core.states, id)
+  clearTimer(d, `reconsider:${id}`)
+  clearTimer(d, `retire:${id}`)
+  if (state.owner.kind !== 'nobody') d.emit({ kind: 'kv.settled', state: id, owner: { kind: 'nobody' } })
+  if (state.residence.kind === 'moving') return
+  if (state.device !== null) discardDevice(d, state, 'its program has ended')
+  if (state.host !== null) discardHost(d, state, 'its program has ended')
+  d.emit({ kind: 'kv.forgotten', state: id })
+}
+
+/** The program answered: what it leaves is a reusable prefix of its session. */
+export function settleState(d: Deciding, id: StateId, session: SessionId): void {
+  const state = must(d.core.states, id)
+  if (state.record === null) return releaseState(d, id)
+  d.emit({ kind: 'kv.settled', state: id, owner: { kind: 'session', session } })
+  setTimer(d, `retire:${id}`, d.nowUs + d.core.config.sessionRetentionUs)
+  const { states } = must(d.core.sessions, session)
+  for (const old of states.slice(0, Math.max(0, states.length - d.core.config.sessionStatesMax))) releaseState(d, old)
+  decideIdle(d, id)
+}
+
+/** A prefix that no turn came back for. */
+export function retire(d: Deciding, id: StateId): void {
+  const state = d.core.states.get(id)
+  if (state?.owner.kind === 'session') releaseState(d, id)
+}
+

@@ -1,0 +1,139 @@
+/**
+ * The cheapest of Preserve, Offload and Discard, in one unit, from what the waits of this tool class looked like so far.
+ *
+ * Preserving until t and then doing the cheaper other thing costs `hold(t) x price + P(still waiting at t) x other`, with
+ * hold(t) the expected time held, E[min(wait, t)]. The t that makes this least is when to decide again; t = 0 means now.
+ * With few waits seen it falls back to break-even: hold for as long as the other thing would have cost, which is never
+ * worse than twice the best that somebody who knew the wait could do.
+ *
+ * Under pressure it gives up what it expects to regret least for each second of memory gained.
+ */
+import type { KvOption } from '../../fact.ts'
+import { discardCost, engineOf, granuleSecondMicro, imageBytes, offloadCost, preserveCost } from '../../cost.ts'
+import { callWaitingOn, hostStates, idleStates, stateTokens } from '../../kv-read.ts'
+import { WAITS_ENOUGH, borders, expectedWaitUs, returnsPpm, stillWaitingPpm, survivalOf, type Survival } from '../../predict.ts'
+import type { CoreState, Engine, Interrupt, State } from '../../state.ts'
+import { SECOND_US, type Granules, type MicroCost, type Us } from '../../units.ts'
+import type { ResidencyDecision, ResidencyPolicy } from './residency.ts'
+
+/** No wait is planned further ahead than this. */
+const HORIZON_US: Us = 600 * SECOND_US
+/** Deciding again sooner than this is not worth a timer. */
+const RECONSIDER_US_MIN: Us = 20_000
+
+export const leastCost: ResidencyPolicy = {
+  name: 'least-cost',
+
+  decide(core, state, interrupt, granulesWanted, nowUs) {
+    const engine = engineOf(core, state)
+    if (engine === null || state.device === null) return stay('no engine holds it')
+    const wait = waitOf(core, state, interrupt, nowUs)
+    const price = granuleSecondMicro(core, engine, granulesWanted) * state.device.granules
+    const other = cheaperOther(core, state, engine, wait)
+    const untilUs = wait.survival.seen < WAITS_ENOUGH ? breakEvenUs(other.cost, price) : bestHoldUs(wait, other.cost, price)
+    const options = [
+      { choice: 'preserve', cost: preserveCost(state.device.granules, wait.expectedUs, Math.round(price / state.device.granules)), infeasible: null },
+      ...other.options,
+    ] satisfies KvOption[]
+    const holds = untilUs >= RECONSIDER_US_MIN
+    return {
+      choice: holds ? 'preserve' : other.choice,
+      options,
+      expectedWaitUs: wait.expectedUs,
+      reconsiderAtUs: holds && untilUs < HORIZON_US ? nowUs + untilUs : null,
+      because: wait.survival.seen < WAITS_ENOUGH
+        ? `break-even, since only ${wait.survival.seen} such waits were seen`
+        : `${wait.survival.seen} such waits were seen`,
+    }
+  },
+
+  victims(core, engine, nowUs) {
+    return idleStates(core, engine)
+      .map((state) => {
+        const wait = waitOf(core, state, interruptOf(core, state), nowUs)
+        const other = cheaperOther(core, state, engine, wait)
+        return { state, choice: other.choice, regret: other.cost, perSecond: perSecondGained(core, state, other.cost, wait) }
+      })
+      .sort((a, b) => a.perSecond - b.perSecond || (a.state.id < b.state.id ? -1 : 1))
+  },
+
+  hostVictims(core, nowUs) {
+    return hostStates(core)
+      .map((state) => {
+        const engine = engineOf(core, state)
+        const wait = waitOf(core, state, interruptOf(core, state), nowUs)
+        const regret = engine === null ? 0 : discardCost(core, state, engine, wait.returnPpm)
+        const bytes = Math.max(1, state.host?.bytes ?? 1)
+        return { state, regret, perMebibyte: Math.round((regret * (1 << 20)) / bytes) }
+      })
+      .sort((a, b) => a.perMebibyte - b.perMebibyte || (a.state.id < b.state.id ? -1 : 1))
+  },
+}
+
+interface Wait {
+  readonly survival: Survival
+  readonly elapsedUs: Us
+  readonly expectedUs: Us
+  readonly returnPpm: number
+}
+
+const stay = (because: string): ResidencyDecision => ({
+  choice: 'preserve', options: [], expectedWaitUs: 0, reconsiderAtUs: null, because,
+})
+
+function interruptOf(core: Readonly<CoreState>, state: Readonly<State>): Interrupt | null {
+  if (state.owner.kind !== 'thread') return null
+  const id = core.threads.get(state.owner.thread)?.interrupt ?? null
+  return id === null ? null : core.interrupts.get(id) ?? null
+}
+
+function waitOf(core: Readonly<CoreState>, state: Readonly<State>, interrupt: Readonly<Interrupt> | null, nowUs: Us): Wait {
+  const toolClass = interrupt?.toolClass ?? 'open'
+  const kind = interrupt === null ? 'open' : interrupt.kind === 'HUMAN' ? 'human' : 'tool'
+  const survival = survivalOf(core.waits.get(toolClass), kind)
+  const elapsedUs = nowUs - (interrupt?.startedUs ?? state.idleSinceUs)
+  return {
+    survival,
+    elapsedUs,
+    expectedUs: expectedWaitUs(survival, elapsedUs, HORIZON_US),
+    returnPpm: returnsPpm(survival, elapsedUs),
+  }
+}
+
+/** Offload or Discard, whichever is cheaper and possible. */
+function cheaperOther(core: Readonly<CoreState>, state: Readonly<State>, engine: Engine, wait: Wait): { choice: 'offload' | 'discard'; cost: MicroCost; options: KvOption[] } {
+  const tooLarge = imageBytes(engine, stateTokens(core, state)) > core.host.totalBytes
+  const offload: KvOption = {
+    choice: 'offload',
+    cost: offloadCost(core, state, engine, wait.expectedUs, wait.returnPpm),
+    infeasible: !engine.capabilities.offload || !engine.capabilities.onboard ? 'the engine cannot'
+      : tooLarge ? 'the host tier is smaller than it' : null,
+  }
+  const discard: KvOption = { choice: 'discard', cost: discardCost(core, state, engine, wait.returnPpm), infeasible: null }
+  const options = [offload, discard]
+  return offload.infeasible === null && offload.cost <= discard.cost
+    ? { choice: 'offload', cost: offload.cost, options }
+    : { choice: 'discard', cost: discard.cost, options }
+}
+
+function breakEvenUs(otherCost: MicroCost, microPerSecond: number): Us {
+  return Math.min(HORIZON_US, Math.floor((otherCost * SECOND_US) / Math.max(1, microPerSecond)))
+}
+
+/** The time to hold that makes the expected cost least. */
+function bestHoldUs(wait: Wait, otherCost: MicroCost, microPerSecond: number): Us {
+  let best = { untilUs: 0, cost: otherCost }
+  for (const untilUs of borders(wait.elapsedUs, HORIZON_US)) {
+    const heldUs = expectedWaitUs(wait.survival, wait.elapsedUs, untilUs)
+    const still = stillWaitingPpm(wait.survival, wait.elapsedUs, untilUs)
+    const cost = Math.round((heldUs * microPerSecond) / SECOND_US) + Math.round((otherCost * still) / 1_000_000)
+    if (cost < best.cost) best = { untilUs, cost }
+  }
+  return best.untilUs
+}
+
+/** A State whose call is ready gains little time before it is wanted again; one that waits long gains much. */
+function perSecondGained(core: Readonly<CoreState>, state: Readonly<State>, regret: MicroCost, wait: Wait): MicroCost {
+  const gainedUs: Granules = callWaitingOn(core, state) === null ? Math.max(wait.expectedUs, RECONSIDER_US_MIN) : RECONSIDER_US_MIN
+  return Math.round((regret * SECOND_US) / gainedUs)
+}

@@ -1,0 +1,162 @@
+/**
+ * Owns the life of a program: declared, finished, cancelled, closed, forgotten. Keeps invariant 6 (after cancel no new
+ * call), 9 (KV is released, or is the session's prefix) and 14 (programs in memory have a limit).
+ */
+import { must } from './assert.ts'
+import { clearTimer, setTimer, type Deciding } from './deciding.ts'
+import { programId, sessionId, type ProgramId, type ThreadId } from './ids.ts'
+import type { CancelProgram, DeclareProgram, FinishProgram } from './input.ts'
+import { releaseState, settleState } from './kv.ts'
+import type { Program } from './state.ts'
+
+export const isOpen = (program: Program): boolean => program.stage.kind === 'open'
+
+export function declareProgram(d: Deciding, input: DeclareProgram): void {
+  const id = programId(input.tenant, input.program)
+  const refuse = (code: string, why: string): void =>
+    d.emit({ kind: 'program.refused', tenant: input.tenant, program: input.program, code, why })
+  if (d.core.programs.has(id)) return refuse('duplicate_program', 'a program of this id exists')
+  if (!makeRoomForProgram(d)) return refuse('queue_full', `programsMax is ${d.core.config.programsMax}`)
+  d.emit({
+    kind: 'program.started', program: id, tenant: input.tenant, declared: true,
+    session: input.session === null ? null : sessionId(input.tenant, input.session),
+    agent: input.agent, identity: { source: 'explicit', confidence: 100 },
+    priorityClass: input.priorityClass, deadlineUs: input.deadlineUs,
+  })
+  setTimer(d, `close:${id}`, d.nowUs + d.core.config.programIdleUs)
+}
+
+export function finishProgram(d: Deciding, input: FinishProgram): void {
+  const program = found(d, input)
+  if (program === null) return
+  const active = openCallsOf(d, program)
+  if (active > 0) return refuseProgram(d, input, 'program_busy', `${active} of its calls are open`)
+  endInterrupts(d, program)
+  complete(d, program, false)
+}
+
+export function cancelProgram(d: Deciding, input: CancelProgram): void {
+  const program = found(d, input)
+  if (program !== null) cancel(d, program)
+}
+
+function found(d: Deciding, input: FinishProgram | CancelProgram): Program | null {
+  const program = d.core.programs.get(programId(input.tenant, input.program))
+  if (program === undefined) refuseProgram(d, input, 'unknown_program', 'there is no such program')
+  else if (program.stage.kind === 'cancelled') refuseProgram(d, input, 'program_cancelled', 'it was cancelled before')
+  else if (program.stage.kind === 'failed') refuseProgram(d, input, 'program_ended', `it failed: ${program.stage.why}`)
+  else if (program.stage.kind === 'ended' && !program.stage.provisional) refuseProgram(d, input, 'program_ended', 'it has finished')
+  else return program
+  return null
+}
+
+const refuseProgram = (d: Deciding, input: FinishProgram | CancelProgram, code: string, why: string): void =>
+  d.emit({ kind: 'program.refused', tenant: input.tenant, program: input.program, code, why })
+
+/** Cancel along the program (seed section 25): no call starts, running ones stop, waits end, KV goes. */
+function cancel(d: Deciding, program: Program): void {
+  const waiting = interruptsOf(d, program)
+  d.emit({
+    kind: 'program.cancelled', program: program.id, epoch: program.epoch + 1,
+    effectsRemaining: waiting.filter(({ effect }) => effect !== 'read').map(({ id }) => id),
+  })
+  endCalls(d, program, 'its program was cancelled')
+  endInterrupts(d, program)
+  for (const thread of program.threads) release(d, thread)
+  clearTimer(d, `close:${program.id}`)
+}
+
+function endCalls(d: Deciding, program: Program, why: string): void {
+  for (const id of program.calls) {
+    if (isUnanswered(d, id)) {
+      clearTimer(d, `detached:${id}`)
+      d.emit({ kind: 'call.cancelled', call: id, why })
+    }
+  }
+}
+
+const interruptsOf = (d: Deciding, program: Program) => program.threads
+  .map((thread) => must(d.core.threads, thread).interrupt)
+  .filter((id) => id !== null)
+  .map((id) => must(d.core.interrupts, id))
+
+function endInterrupts(d: Deciding, program: Program): void {
+  for (const interrupt of interruptsOf(d, program)) {
+    d.emit({ kind: 'interrupt.cancelled', interrupt: interrupt.id, effect: interrupt.effect })
+    clearTimer(d, `expire:${interrupt.id}`)
+  }
+}
+
+/** Ends a program that answered: its States become the session's prefixes, or go. */
+export function complete(d: Deciding, program: Program, provisional: boolean): void {
+  d.emit({ kind: 'program.completed', program: program.id, provisional })
+  for (const thread of program.threads) settleThread(d, program, thread)
+  if (provisional) setTimer(d, `close:${program.id}`, d.nowUs + d.core.config.programIdleUs)
+  else clearTimer(d, `close:${program.id}`)
+}
+
+function settleThread(d: Deciding, program: Program, thread: ThreadId): void {
+  const { state } = must(d.core.threads, thread)
+  if (state === null) return
+  clearTimer(d, `reconsider:${state}`)
+  if (program.session === null) releaseState(d, state)
+  else settleState(d, state, program.session)
+}
+
+function release(d: Deciding, thread: ThreadId): void {
+  const { state } = must(d.core.threads, thread)
+  if (state !== null) releaseState(d, state)
+}
+
+/** Its wait is over, or it never returns: the program fails and nothing of it is kept. */
+export function failProgram(d: Deciding, program: Program, why: string): void {
+  endCalls(d, program, why)
+  d.emit({ kind: 'program.failed', program: program.id, why })
+  endInterrupts(d, program)
+  for (const thread of program.threads) release(d, thread)
+  clearTimer(d, `close:${program.id}`)
+}
+
+/** After a call ended: whether its program has too. An undeclared program is one turn; a declared one says when it ends. */
+export function endIfDone(d: Deciding, program: Program, final: boolean): void {
+  if (program.stage.kind !== 'open') return
+  if (openCallsOf(d, program) > 0 || interruptsOf(d, program).length > 0) return
+  if (final) complete(d, program, false)
+  else if (!program.declared) complete(d, program, true)
+  else setTimer(d, `close:${program.id}`, d.nowUs + d.core.config.programIdleUs)
+}
+
+/** The close timer came due. */
+export function closeProgram(d: Deciding, id: ProgramId): void {
+  const program = d.core.programs.get(id)
+  if (program === undefined) return
+  if (program.stage.kind === 'ended' && program.stage.provisional) d.emit({ kind: 'program.closed', program: id })
+  else if (program.stage.kind === 'open' && openCallsOf(d, program) === 0 && interruptsOf(d, program).length === 0) complete(d, program, false)
+}
+
+/** A thread's State is wanted again: no decision about its wait is pending. */
+export function restOf(d: Deciding, thread: ThreadId): void {
+  const { state } = must(d.core.threads, thread)
+  if (state !== null) clearTimer(d, `reconsider:${state}`)
+}
+
+/** True when one more program fits; forgets the longest ended ones where it must. */
+export function makeRoomForProgram(d: Deciding): boolean {
+  if (d.core.programs.size < d.core.config.programsMax) return true
+  for (const program of d.core.programs.values()) {
+    const over = program.stage.kind !== 'open' && !(program.stage.kind === 'ended' && program.stage.provisional)
+    if (over && !program.threads.some((thread) => must(d.core.threads, thread).state !== null)) {
+      d.emit({ kind: 'program.forgotten', program: program.id })
+      return true
+    }
+  }
+  return false
+}
+
+function isUnanswered(d: Deciding, id: Program['calls'][number]): boolean {
+  const { kind } = must(d.core.calls, id).stage
+  return kind !== 'committed' && kind !== 'cancelled' && kind !== 'failed'
+}
+
+const openCallsOf = (d: Deciding, program: Program): number => program.calls.filter((id) => isUnanswered(d, id)).length
+

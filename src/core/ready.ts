@@ -1,0 +1,15 @@
+/** Owns the READY rule (seed section 18): nothing else may put a call into a queue. Keeps invariant 2. */
+import { must } from './assert.ts'
+import type { Deciding } from './deciding.ts'
+import { orderOf } from './policies.ts'
+import type { Call } from './state.ts'
+
+/** READY(call) = parents committed, epoch valid, not cancelled, sized; its tool outputs came with it (invariant 2). */
+export function readyIfDue(d: Deciding, call: Call): void {
+  const program = must(d.core.programs, call.program)
+  if (call.stage.kind !== 'measured' && call.stage.kind !== 'resuming') return
+  if (!call.measured || call.epoch !== program.epoch || program.stage.kind !== 'open') return
+  if (must(d.core.threads, call.thread).active !== call.id) return
+  if (!call.parents.every((parent) => d.core.calls.get(parent)?.stage.kind === 'committed')) return
+  d.emit({ kind: 'call.ready', call: call.id, ...orderOf(d.core).key(d.core, call) })
+}

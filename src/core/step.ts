@@ -1,0 +1,53 @@
+/**
+ * START HERE. `step(core, input, nowUs)` is the only door to the core: it decides, and returns what it decided as facts.
+ * It is synchronous and total: any input, however wrong, gives facts or none, never a throw. It reads the state and
+ * writes nothing itself: each fact is applied by `apply.ts` as it is emitted, so a later decision sees the earlier one.
+ *
+ * Each input has its function in the file of its noun. After any of them, `dispatch` looks whether a ready call can run.
+ */
+import { assert, unreachable } from './assert.ts'
+import { finished, attemptFailed, hangUp, measured, measureFailed, paused, progress } from './call.ts'
+import { deciding, type Deciding } from './deciding.ts'
+import { dispatch } from './dispatch.ts'
+import { engineJoined, engineLost, restart } from './engine.ts'
+import type { Logged } from './fact.ts'
+import type { Input } from './input.ts'
+import { moveDone, moveFailed } from './kv.ts'
+import { cancelProgram, declareProgram, finishProgram } from './program.ts'
+import { due } from './due.ts'
+import type { CoreState } from './state.ts'
+import { submit } from './submit.ts'
+import type { Us } from './units.ts'
+
+export function step(core: CoreState, input: Input, nowUs: Us): Logged[] {
+  assert(Number.isSafeInteger(nowUs), 'time is an integer of microseconds')
+  const facts: Logged[] = []
+  // A clock that went back is a fault of the world: time stands still until it has caught up.
+  const d = deciding(core, Math.max(nowUs, core.nowUs), facts)
+  decide(d, input)
+  dispatch(d)
+  return facts
+}
+
+function decide(d: Deciding, input: Input): void {
+  switch (input.kind) {
+    case 'submit': return submit(d, input)
+    case 'measured': return measured(d, input)
+    case 'measureFailed': return measureFailed(d, input)
+    case 'declareProgram': return declareProgram(d, input)
+    case 'finishProgram': return finishProgram(d, input)
+    case 'cancelProgram': return cancelProgram(d, input)
+    case 'hangUp': return hangUp(d, input)
+    case 'progress': return progress(d, input)
+    case 'paused': return paused(d, input)
+    case 'finished': return finished(d, input)
+    case 'attemptFailed': return attemptFailed(d, input)
+    case 'moveDone': return moveDone(d, input)
+    case 'moveFailed': return moveFailed(d, input)
+    case 'engineJoined': return engineJoined(d, input)
+    case 'engineLost': return engineLost(d, input)
+    case 'due': return due(d, input)
+    case 'restart': return restart(d, input)
+    default: return unreachable(input)
+  }
+}

@@ -1,0 +1,203 @@
+/**
+ * Owns where a new call belongs: which program and thread (DESIGN 4), which interrupt its tool results end, and whether
+ * it is a call at all or the retry of one. Identity that is inferred serves accounting and affinity; it never raises
+ * priority and never opens another's State. Keeps invariants 3, 6, 8 and 14.
+ */
+import { must } from './assert.ts'
+import { clearTimer, type Deciding } from './deciding.ts'
+import { programId, sessionId, threadId, type CallId, type ProgramId, type SessionId, type ThreadId } from './ids.ts'
+import type { Submit } from './input.ts'
+import { isOpen, makeRoomForProgram, restOf } from './program.ts'
+import { readyIfDue } from './ready.ts'
+import type { Call, Identity, Interrupt, Program } from './state.ts'
+
+export function submit(d: Deciding, input: Submit): void {
+  const retried = retryOf(d, input)
+  if (retried !== null) return retry(d, input, retried)
+  const refused = admission(d, input)
+  if (refused !== null) return refuse(d, input, refused.code, refused.why)
+  const place = placeOf(d, input)
+  if ('code' in place) return refuse(d, input, place.code, place.why)
+  arrive(d, input, place)
+}
+
+interface Place {
+  readonly program: ProgramId
+  readonly session: SessionId | null
+  readonly declared: boolean
+  readonly thread: ThreadId
+  readonly identity: Identity
+  /** The interrupt that this call ends. */
+  readonly answers: Interrupt | null
+}
+interface Refusal { readonly code: string; readonly why: string }
+
+const refuse = (d: Deciding, input: Submit, code: string, why: string): void =>
+  d.emit({ kind: 'call.refused', call: input.call, code, why })
+
+// ---------------------------------------------------------------- retries
+
+/** The call that this request tries again: the same credential and body while unanswered, by somebody we can name. */
+function retryOf(d: Deciding, input: Submit): Call | null {
+  const before = d.core.digests.get(`${input.tenant}/${input.digest}`)
+  const call = before === undefined ? undefined : d.core.calls.get(before)
+  if (call === undefined) return null
+  if (call.stage.kind === 'detached') return call
+  const named = input.claims.program !== null || input.claims.session !== null || input.claims.toolResults.length > 0
+  if (!named || !isOpen(must(d.core.programs, call.program))) return null
+  if (isUnanswered(call)) return call
+  const { interrupt } = must(d.core.threads, call.thread)
+  const waits = interrupt !== null && must(d.core.interrupts, interrupt).call === call.id
+  return call.stage.kind === 'committed' && waits ? call : null
+}
+
+const isUnanswered = (call: Call): boolean =>
+  call.stage.kind !== 'committed' && call.stage.kind !== 'cancelled' && call.stage.kind !== 'failed'
+
+function retry(d: Deciding, input: Submit, call: Call): void {
+  if (call.stage.kind === 'committed') return d.emit({ kind: 'call.replayed', call: input.call, as: call.id })
+  d.emit({ kind: 'call.attached', call: input.call, as: call.id })
+  if (call.stage.kind !== 'detached') return
+  clearTimer(d, `detached:${call.id}`)
+  d.emit({ kind: 'call.retried', call: call.id, attempt: call.attempt + 1, why: 'its client came back' })
+  readyIfDue(d, call)
+}
+
+// ---------------------------------------------------------------- admission
+
+function admission(d: Deciding, input: Submit): Refusal | null {
+  const open = d.core.openCalls
+  if (open >= d.core.config.callsOpenMax) {
+    return { code: 'queue_full', why: `${open} calls are open, and callsOpenMax is ${d.core.config.callsOpenMax}` }
+  }
+  const engines = [...d.core.engines.values()]
+  if (engines.length === 0) return { code: 'engine_unavailable', why: 'no engine has joined yet' }
+  if (engines.some((engine) => engine.capabilities.models.includes(input.model))) return null
+  const served = [...new Set(engines.flatMap((engine) => engine.capabilities.models))].sort().join(', ')
+  return { code: 'unknown_model', why: `no engine serves ${input.model}; served: ${served}` }
+}
+
+// ---------------------------------------------------------------- program and thread
+
+function placeOf(d: Deciding, input: Submit): Place | Refusal {
+  const { claims, tenant } = input
+  const links = claims.toolResults.map((id) => ({ id, link: d.core.toolCalls.get(`${tenant}/${id}`) }))
+  const known = links.find(({ link }) => link !== undefined)?.link
+  const unknown = links.filter(({ link }) => link === undefined).map(({ id }) => id)
+  const linked = known === undefined ? null : must(d.core.calls, known.call)
+  const named = claims.program === null ? null : programId(tenant, claims.program)
+  if (named !== null && unknown.length > 0 && d.core.programs.has(named)) {
+    return { code: 'unknown_tool_call', why: `${unknown.join(', ')}: this program has no such tool call` }
+  }
+  if (named !== null && linked !== null && linked.program !== named) {
+    return { code: 'unknown_tool_call', why: `${links[0]?.id ?? ''} is a tool call of another program` }
+  }
+  const session = claims.session === null ? null : sessionId(tenant, claims.session)
+  const found = named !== null ? { program: named, session, declared: true, identity: claims.identity }
+    : linked !== null ? ofLinked(d, linked, input)
+    : session !== null ? ofSession(d, session, input)
+    : { program: programId(tenant, input.freshProgram), session: null, declared: false, identity: claims.identity }
+  const refused = programRefusal(d, found.program, input)
+  if (refused !== null) return refused
+  return withThread(d, input, found, linked)
+}
+
+function ofLinked(d: Deciding, linked: Call, input: Submit): Omit<Place, 'thread' | 'answers'> {
+  const { id, session } = must(d.core.programs, linked.program)
+  const { identity } = input.claims
+  const inferred: Identity = { source: 'inferred', confidence: 90 }
+  return { program: id, session, declared: false, identity: identity.source === 'anonymous' ? inferred : identity }
+}
+
+/** A session's newest program goes on while it runs; else a new message is a new turn, and a turn is a program. */
+function ofSession(d: Deciding, session: SessionId, input: Submit): Omit<Place, 'thread' | 'answers'> {
+  const newest = d.core.sessions.get(session)?.program ?? null
+  const program = newest === null ? undefined : d.core.programs.get(newest)
+  const again = program !== undefined && (isRunning(d, program) || isRetryOfHungUp(d, program, input))
+  const id = again ? program.id : programId(input.tenant, input.freshProgram)
+  return { program: id, session, declared: false, identity: input.claims.identity }
+}
+
+const isRunning = (d: Deciding, program: Program): boolean =>
+  program.stage.kind === 'open' && program.threads.some((thread) => must(d.core.threads, thread).active !== null)
+
+/** Its last call was given up by its client, and here the same body comes again: the ledger goes on. */
+function isRetryOfHungUp(d: Deciding, program: Program, input: Submit): boolean {
+  const last = program.calls.at(-1)
+  const call = last === undefined ? undefined : must(d.core.calls, last)
+  return program.stage.kind === 'ended' && program.stage.provisional
+    && call?.stage.kind === 'cancelled' && call.digest === input.digest
+}
+
+function programRefusal(d: Deciding, id: ProgramId, input: Submit): Refusal | null {
+  const program = d.core.programs.get(id)
+  if (program === undefined) {
+    return makeRoomForProgram(d) ? null
+      : { code: 'queue_full', why: `${d.core.programs.size} programs are open, and programsMax is ${d.core.config.programsMax}` }
+  }
+  const { stage } = program
+  if (stage.kind === 'cancelled') return { code: 'program_cancelled', why: 'the program was cancelled' }
+  if (stage.kind === 'failed') return { code: 'program_ended', why: `the program failed: ${stage.why}` }
+  if (stage.kind === 'ended' && !stage.provisional) return { code: 'program_ended', why: 'the program has finished' }
+  if (input.claims.epoch !== null && input.claims.epoch !== program.epoch) {
+    return { code: 'stale_epoch', why: `the program's epoch is ${program.epoch}, the request says ${input.claims.epoch}` }
+  }
+  return null
+}
+
+function withThread(d: Deciding, input: Submit, found: Omit<Place, 'thread' | 'answers'>, linked: Call | null): Place | Refusal {
+  const { claims } = input
+  if (linked !== null) {
+    const thread = must(d.core.threads, linked.thread)
+    const interrupt = thread.interrupt === null ? null : must(d.core.interrupts, thread.interrupt)
+    if (interrupt !== null && interrupt.call === linked.id) {
+      const missing = interrupt.toolCallIds.filter((id) => !claims.toolResults.includes(id))
+      if (missing.length > 0) return { code: 'missing_tool_results', why: `no result for ${missing.join(', ')}` }
+      return { ...found, thread: thread.id, answers: interrupt }
+    }
+    // Answered before with another history: a fork.
+    return { ...found, thread: freshThread(d, found.program, 'fork'), answers: null }
+  }
+  if (claims.thread !== null) return { ...found, thread: threadId(found.program, claims.thread), answers: null }
+  const main = threadId(found.program, 'main')
+  const thread = d.core.threads.get(main)
+  const free = thread === undefined || (thread.active === null && thread.interrupt === null)
+  return { ...found, thread: free ? main : freshThread(d, found.program, 'thread'), answers: null }
+}
+
+function freshThread(d: Deciding, program: ProgramId, word: string): ThreadId {
+  const count = d.core.programs.get(program)?.threads.length ?? 0
+  return threadId(program, `${word}-${count + 1}`)
+}
+
+// ---------------------------------------------------------------- arrival
+
+function arrive(d: Deciding, input: Submit, place: Place): void {
+  const program = d.core.programs.get(place.program)
+  if (program === undefined) {
+    d.emit({
+      kind: 'program.started', program: place.program, tenant: input.tenant, session: place.session, declared: place.declared,
+      agent: input.claims.kind, identity: place.identity, priorityClass: input.priorityClass, deadlineUs: input.deadlineUs,
+    })
+  } else {
+    clearTimer(d, `close:${place.program}`)
+    if (program.stage.kind === 'ended') d.emit({ kind: 'program.reopened', program: place.program })
+    if (program.session === null && place.session !== null) d.emit({ kind: 'program.linked', program: place.program, session: place.session })
+  }
+  if (place.answers !== null) endInterrupt(d, place.answers, input.call)
+  const thread = d.core.threads.get(place.thread)
+  const before = thread?.waiting.at(-1) ?? thread?.active ?? null
+  d.emit({
+    kind: 'call.arrived', call: input.call, program: place.program, thread: place.thread, model: input.model,
+    epoch: must(d.core.programs, place.program).epoch, identity: place.identity, digest: input.digest, body: input.body,
+    seed: input.seed, maxTokens: input.maxTokens, exactResume: input.exactResume ?? d.core.config.exactResume,
+    promptTokens: input.promptTokensEstimate, parents: before === null ? [] : [before],
+    answers: place.answers?.id ?? null, final: input.claims.final, toolResults: input.claims.toolResults,
+  })
+}
+
+function endInterrupt(d: Deciding, interrupt: Interrupt, by: CallId): void {
+  d.emit({ kind: 'interrupt.completed', interrupt: interrupt.id, by, waitUs: d.nowUs - interrupt.startedUs })
+  clearTimer(d, `expire:${interrupt.id}`)
+  restOf(d, interrupt.thread)
+}
