@@ -4,7 +4,8 @@
  *
  * N1 no argument reaches the library unchecked where the library would answer by ending the process.
  * N2 one decode at a time; while it runs, nothing touches the context.
- * N3 a lane is a stream of its own (`kv_unified` off): what other lanes hold changes no logit of this one.
+ * N3 a lane holds positions 0 to n - 1 and no hole: rows continue it, cuts take from its end.
+ * N4 a lane is a stream of its own (`kv_unified` off): what other lanes hold changes no logit of this one.
  */
 import koffi from 'koffi'
 import { formName, tokenBytes } from './blob.ts'
@@ -164,6 +165,9 @@ export class Llama {
   cut(lane: number, fromPosition: number): boolean {
     this.#idle('cut')
     this.#checkLane(lane)
+    if (!Number.isInteger(fromPosition) || fromPosition < 0) {
+      throw new LlamaError('decode', `a cut of lane ${lane} from position ${fromPosition}`)
+    }
     return this.#fn.memoryRemove(this.#memory, lane, fromPosition, -1)
   }
 
@@ -202,12 +206,19 @@ export class Llama {
   loadState(lane: number, blob: Uint8Array): boolean {
     this.#idle('load')
     this.#checkLane(lane)
-    return Number(this.#fn.stateSet(this.#context, blob, blob.length, lane)) === blob.length
+    const read = Number(this.#fn.stateSet(this.#context, blob, blob.length, lane))
+    if (read > 0 && read === blob.length) return true
+    this.#fn.memoryRemove(this.#memory, lane, -1, -1)
+    return false
   }
 
   /** A grammar in GBNF. */
   grammar(gbnf: string, root: string): Grammar {
     this.#use()
+    // The library takes an empty text for the grammar that allows everything, and reads up to the first NUL.
+    if (gbnf.trim() === '' || gbnf.includes('\0') || root.includes('\0')) {
+      throw new LlamaError('decode', 'the grammar is not valid: it is empty or holds a NUL')
+    }
     const { result, lines } = this.#opened.library.logged(() => this.#fn.grammarInit(this.#vocab, gbnf, root))
     if (result === null) {
       throw new LlamaError('decode', `the grammar with root "${root}" is not valid. ${lines.join(' ')}`.trim())
@@ -247,12 +258,16 @@ export class Llama {
     if (rows.length === 0 || rows.length > this.info.batchTokens) {
       throw new LlamaError('decode', `a batch of ${rows.length} rows: it holds 1 to ${this.info.batchTokens}`)
     }
+    const next = new Map<number, number>()
     for (const row of rows) {
       this.#checkLane(row.lane)
       this.#checkToken(row.token)
-      if (!Number.isInteger(row.position) || row.position < 0 || row.position >= this.info.laneTokens) {
-        throw new LlamaError('decode', `position ${row.position} is outside a lane of ${this.info.laneTokens} tokens`)
+      const want = next.get(row.lane) ?? this.laneUsed(row.lane)
+      if (row.position !== want || want >= this.info.laneTokens) {
+        throw new LlamaError('decode', `position ${row.position} in lane ${row.lane}, which goes on at ${want} `
+          + `and ends at ${this.info.laneTokens}`)
       }
+      next.set(row.lane, want + 1)
     }
   }
 }
@@ -266,6 +281,6 @@ function decodeFailure(code: number, rows: readonly Row[]): string {
   const size = `a batch of ${rows.length} rows`
   if (code === 1) return `${size} found no free cells in its lane; nothing of it was fed`
   if (code === 2) return `${size} was aborted; part of it may have been fed`
-  if (code === -1) return `${size} was refused: its positions do not continue their lanes; nothing of it was fed`
+  if (code === -1) return `${size} was refused by the library; nothing of it was fed`
   return `${size} failed in the library with code ${code}; part of it may have been fed`
 }
