@@ -1,6 +1,21 @@
-/** Owns what of an output is shown. Signatures first; the rest follows. */
+/**
+ * Owns what of an output is shown and what is kept: tokens in, parts of a message out. In order: bytes become
+ * characters, characters are searched for stop strings, the rest is searched for tool calls.
+ *
+ * O1 a pure function of the tokens pushed: replaying those already shown, in silence, leaves it where it was (E2).
+ * O2 shown text never has part of a character, nor text that may yet be a stop string or a tool call.
+ * O3 what is kept ends before the token that ends generation and before a stop string; a token that the stop string
+ *    cuts is dropped, and what it spelled before the cut stays in the text, to be tokenised again as given.
+ *
+ * A control token shows nothing and is kept all the same: the model saw it. Where a vocabulary has the tool call tags
+ * as control tokens, those are read as their text.
+ */
+import assert from 'node:assert/strict'
 import type { WirePart } from '../protocol/engine.ts'
+import { StopSearch } from './stop.ts'
 import type { CommittedMessage, KeptOutput, Tokenizer } from './token-record.ts'
+import { CALL_CLOSE, CALL_OPEN, ToolCallParser } from './tools.ts'
+import { Utf8Decoder } from './utf8.ts'
 
 /** `whole`: a call is shown when it is complete; `streamed`: as it comes, because a grammar holds it. */
 export type ToolParsing = 'off' | 'whole' | 'streamed'
@@ -17,16 +32,91 @@ export interface OutputEnd extends KeptOutput {
   readonly toolCalls: CommittedMessage['toolCalls']
 }
 
+/** After a token: how much text there was, and whether its bytes ended with a character. */
+interface Mark { readonly chars: number; readonly clean: boolean }
+
 export class OutputPipeline {
-  constructor(_options: OutputOptions) {}
+  readonly #tokenizer: Tokenizer
+  readonly #decoder = new Utf8Decoder()
+  readonly #stops: StopSearch
+  readonly #tools: ToolCallParser | null
+  /** Everything decoded, whatever was shown of it. */
+  #text = ''
+  /** What was shown as text where no tool calls are searched for. */
+  #content = ''
+  readonly #marks: Mark[] = [{ chars: 0, clean: true }]
+  readonly #silent: number[] = []
+  #cutAt: number | null = null
+  #stopped = false
+
+  constructor({ tokenizer, stops, toolParsing }: OutputOptions) {
+    this.#tokenizer = tokenizer
+    this.#stops = new StopSearch(stops)
+    this.#tools = toolParsing === 'off' ? null : new ToolCallParser(toolParsing === 'streamed')
+  }
 
   /** `stopped`: the token ends generation or completed a stop string; push no more, call `end('stop')`. */
-  push(_token: number): { readonly parts: readonly WirePart[]; readonly stopped: boolean } {
-    throw new Error('not built yet')
+  push(token: number): { readonly parts: readonly WirePart[]; readonly stopped: boolean } {
+    assert(!this.#stopped, 'a token came after the output had stopped')
+    if (this.#tokenizer.isEog(token)) {
+      this.#stopped = true
+      return { parts: [], stopped: true }
+    }
+    const bytes = this.#spell(token)
+    if (bytes === null) this.#silent.push(this.#marks.length - 1)
+    const parts = this.#show(bytes === null ? '' : this.#decoder.push(bytes))
+    this.#marks.push({ chars: this.#text.length, clean: this.#decoder.clean })
+    return { parts, stopped: this.#stopped }
   }
 
   /** What was held back, and what is kept. `stop`: ended by itself; `length`: cut. Call it once. */
-  end(_finish: 'stop' | 'length'): OutputEnd {
-    throw new Error('not built yet')
+  end(finish: 'stop' | 'length'): OutputEnd {
+    const parts = this.#cutAt === null ? [...this.#show(this.#decoder.end())] : []
+    if (this.#cutAt === null) parts.push(...this.#parse(this.#stops.end()))
+    parts.push(...this.#tools?.end() ?? [])
+    this.#stopped = true
+    const message = this.#tools?.message ?? { content: this.#content, toolCalls: [] }
+    const called = finish === 'stop' && message.toolCalls.length > 0 && this.#tools?.cutShort === false
+    return { parts, finish: called ? 'tool_calls' : finish, toolCalls: message.toolCalls, message, ...this.#kept() }
+  }
+
+  /** Null: the token spells nothing. */
+  #spell(token: number): Uint8Array | null {
+    if (!this.#tokenizer.isControl(token)) return this.#tokenizer.piece(token, true)
+    const bytes = this.#tokenizer.piece(token, true)
+    const text = Buffer.from(bytes).toString('utf8')
+    return text === CALL_OPEN || text === CALL_CLOSE ? bytes : null
+  }
+
+  #show(text: string): readonly WirePart[] {
+    if (text === '') return []
+    this.#text += text
+    const found = this.#stops.push(text)
+    if (found.cutAt !== null) {
+      this.#cutAt = found.cutAt
+      this.#stopped = true
+    }
+    return this.#parse(found.text)
+  }
+
+  #parse(text: string): readonly WirePart[] {
+    if (this.#tools !== null) return this.#tools.push(text)
+    this.#content += text
+    return text === '' ? [] : [{ kind: 'text', text }]
+  }
+
+  #kept(): Omit<KeptOutput, 'message'> {
+    const cutAt = this.#cutAt
+    const last = this.#marks.length - 1
+    const keptTokens = cutAt === null ? last : this.#marks.findLastIndex(({ chars, clean }) => clean && chars <= cutAt)
+    const spelled = this.#marks.slice(0, keptTokens + 1).map(({ chars }) => chars)
+    // The last kept token also spells what an unfinished character was shown as.
+    if (cutAt === null && last > 0) spelled[last] = this.#text.length
+    return {
+      keptTokens,
+      spelled,
+      keptText: this.#text.slice(0, cutAt ?? undefined),
+      silent: this.#silent.filter((index) => index < keptTokens),
+    }
   }
 }

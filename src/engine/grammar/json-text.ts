@@ -1,0 +1,24 @@
+/**
+ * Owns how JSON is written where we write it or force it: `", "` and `": "`, no other space, members in order. It is
+ * what Python's json.dumps gives and so what the `tojson` of chat templates gives and what models have seen.
+ */
+export function jsonText(value: unknown): string {
+  if (Array.isArray(value)) return `[${value.map(jsonText).join(', ')}]`
+  if (typeof value === 'object' && value !== null) {
+    const members = Object.entries(value).filter(([, member]) => member !== undefined)
+    return `{${members.map(([key, member]) => `${JSON.stringify(key)}: ${jsonText(member)}`).join(', ')}}`
+  }
+  return JSON.stringify(value) ?? 'null'
+}
+
+/** Equal as JSON: the order of members and the space between tokens do not count. */
+export function jsonEqual(a: unknown, b: unknown): boolean {
+  if (a === b) return true
+  if (typeof a !== 'object' || typeof b !== 'object' || a === null || b === null) return false
+  if (Array.isArray(a) || Array.isArray(b)) {
+    return Array.isArray(a) && Array.isArray(b) && a.length === b.length && a.every((item, i) => jsonEqual(item, b[i]))
+  }
+  const left = Object.entries(a)
+  const right = new Map<string, unknown>(Object.entries(b))
+  return left.length === right.size && left.every(([key, value]) => right.has(key) && jsonEqual(value, right.get(key)))
+}
