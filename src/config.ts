@@ -1,0 +1,333 @@
+/**
+ * Owns what an operator may set: one YAML file, `${NAME}` from the environment, and flags over both, read once by one
+ * schema into one frozen object. An unknown key is refused by name, and every fault is told with its line.
+ *
+ * In the file lengths are in seconds or milliseconds and sizes in MiB, as the key's last word says; here they are in the
+ * units of the core. Keys of tenants are kept as digests only. Leaves to `main.ts` what is built from it.
+ */
+import { createHash } from 'node:crypto'
+import { existsSync, readFileSync } from 'node:fs'
+import { userInfo } from 'node:os'
+import { dirname, join, resolve } from 'node:path'
+import { isMap, isNode, isPair, isScalar, isSeq, LineCounter, parseDocument, Scalar, visit, type Document } from 'yaml'
+import { z } from 'zod'
+import { CORE_DEFAULTS, type CoreConfig } from './core/config.ts'
+import { SECOND_US, seconds, type Us } from './core/units.ts'
+import { fieldName, schemaFaults } from './protocol/schema-fault.ts'
+
+const MEBIBYTE = 1024 * 1024
+/** A key shorter than this can be guessed. */
+const KEY_CHARS_MIN = 8
+
+// ---------------------------------------------------------------- the schema
+
+const count = z.int().min(1)
+const amount = z.number().min(0)
+const name = z.string().regex(/^[a-zA-Z0-9][a-zA-Z0-9._-]{0,63}$/, 'expected a name of letters, digits, ".", "_" and "-", at most 64')
+
+const inSeconds = (usDefault: Us) => z.number().min(0).default(usDefault / SECOND_US).transform(seconds)
+const inMebibytes = (bytesDefault: number) => amount.default(bytesDefault / MEBIBYTE).transform((mebibytes) => Math.round(mebibytes * MEBIBYTE))
+
+const listen = z.strictObject({
+  host: z.string().min(1).default('127.0.0.1'),
+  port: z.int().min(0).max(65_535).default(7600),
+})
+
+const tenant = z.strictObject({
+  name,
+  key: z.string().min(KEY_CHARS_MIN).nullable().default(null),
+  /** Hex; for a file that should not hold the key itself. */
+  keySha256: z.string().regex(/^[0-9a-f]{64}$/i, 'expected 64 hexadecimal digits').nullable().default(null),
+  class: z.enum(['interactive', 'default', 'batch']).default('default'),
+  weight: z.int().min(1).max(1_000).default(1),
+  /** From a program's arrival; null: none. */
+  deadlineSeconds: z.number().gt(0).nullable().default(null),
+  /** Null: `core.exactResume`. */
+  exactResume: z.boolean().nullable().default(null),
+}).refine((one) => (one.key === null) !== (one.keySha256 === null), { path: ['key'], message: 'give either key or keySha256' })
+  .transform(({ key, keySha256, deadlineSeconds, ...rest }) => ({
+    ...rest,
+    keySha256: key === null ? (keySha256 ?? '').toLowerCase() : createHash('sha256').update(key).digest('hex'),
+    deadlineUs: deadlineSeconds === null ? null : seconds(deadlineSeconds),
+  }))
+
+const embedded = z.strictObject({
+  id: name,
+  kind: z.literal('embedded'),
+  /** A path to a GGUF file, `default`, or `tiny`. */
+  model: z.string().min(1).default('default'),
+  /** Shared libraries of llama.cpp; null: those that were installed with us. */
+  library: z.string().min(1).nullable().default(null),
+  lanes: z.int().min(2).max(256).default(8),
+  laneTokens: z.int().min(64).default(2_048),
+  /** Null: one for each processor. */
+  threads: count.nullable().default(null),
+  chunkTokens: z.int().min(2).default(128),
+  flashAttention: z.boolean().default(false),
+})
+
+const scripted = z.strictObject({
+  id: name,
+  kind: z.literal('scripted'),
+  /** The script itself, or a YAML file that holds it; what it may say is the adapter's to check. */
+  script: z.union([z.string().min(1), z.array(z.unknown()), z.record(z.string(), z.unknown())]),
+})
+
+const openai = z.strictObject({
+  id: name,
+  kind: z.literal('openai'),
+  baseUrl: z.url({ protocol: /^https?$/ }),
+  apiKey: z.string().min(1).nullable().default(null),
+  model: z.string().min(1),
+  runningMax: count.default(16),
+  contextTokens: count.default(8_192),
+})
+
+const engine = z.discriminatedUnion('kind', [embedded, scripted, openai])
+
+const limits = z.strictObject({
+  /** Longest request body; a longer one is refused with 413. */
+  bodyMiBMax: amount.default(8),
+  /** A waiting stream gets a comment this often. */
+  keepAliveMs: count.default(5_000),
+  /** A call that has shown nothing for this long is given up with 503; its retry finds its place. */
+  queueHoldSeconds: z.number().gt(0).default(600),
+  /** Unsent bytes of one stream; at it the call's parts wait for their reader. */
+  streamBufferKiBMax: count.default(64),
+  /** A reader that takes nothing for this long is hung up. */
+  slowReaderSeconds: z.number().gt(0).default(120),
+  /** A request that has not arrived whole by then is ended. */
+  requestSecondsMax: z.number().gt(0).default(60),
+}).transform((from) => ({
+  bodyBytesMax: Math.round(from.bodyMiBMax * MEBIBYTE),
+  keepAliveMs: from.keepAliveMs,
+  queueHoldMs: Math.round(from.queueHoldSeconds * 1_000),
+  streamBufferBytesMax: from.streamBufferKiBMax * 1_024,
+  slowReaderMs: Math.round(from.slowReaderSeconds * 1_000),
+  requestMsMax: Math.round(from.requestSecondsMax * 1_000),
+}))
+
+const d = CORE_DEFAULTS
+const core = z.strictObject({
+  mode: z.enum(['schedule', 'observe']).default(d.mode),
+  order: z.enum(['fcfs', 'fcfs-program', 'plas']).default(d.order),
+  residency: z.enum(['least-cost', 'lru-host', 'always-preserve', 'always-offload', 'always-discard']).default(d.residency),
+  exactResume: z.boolean().default(d.exactResume),
+  hostMiBMax: inMebibytes(d.hostBytesMax),
+  grantTokens: count.default(d.grantTokens),
+  callsOpenMax: count.default(d.callsOpenMax),
+  programsMax: count.default(d.programsMax),
+  sessionStatesMax: z.int().min(0).default(d.sessionStatesMax),
+  dispatchWindow: count.default(d.dispatchWindow),
+  preemptionsMax: z.int().min(0).default(d.preemptionsMax),
+  attemptsMax: count.default(d.attemptsMax),
+  humanTools: z.array(z.string().min(1)).default([...d.humanTools]),
+  programIdleSeconds: inSeconds(d.programIdleUs),
+  interruptMaxSeconds: inSeconds(d.interruptMaxUs),
+  sessionRetentionSeconds: inSeconds(d.sessionRetentionUs),
+  plasQuantumSeconds: inSeconds(d.plasQuantumUs),
+  plasLevels: count.default(d.plasLevels),
+  idleGranuleSecondMicro: z.int().min(0).default(d.idleGranuleSecondMicro),
+  hostMebibyteSecondMicro: z.int().min(0).default(d.hostMebibyteSecondMicro),
+}).transform(({ hostMiBMax, programIdleSeconds, interruptMaxSeconds, sessionRetentionSeconds, plasQuantumSeconds, ...rest }): CoreConfig => ({
+  ...rest,
+  hostBytesMax: hostMiBMax,
+  programIdleUs: programIdleSeconds,
+  interruptMaxUs: interruptMaxSeconds,
+  sessionRetentionUs: sessionRetentionSeconds,
+  plasQuantumUs: plasQuantumSeconds,
+}))
+
+const schema = z.strictObject({
+  listen: listen.prefault({}),
+  dataDir: z.string().min(1).default('.entracte'),
+  /** Null: in memory-backed storage where there is one, else below dataDir. */
+  imagesDir: z.string().min(1).nullable().default(null),
+  logLevel: z.enum(['silent', 'error', 'warn', 'info', 'debug']).default('info'),
+  /** Null: /metrics answers on loopback only. Else it wants this as a bearer token. */
+  metricsKey: z.string().min(KEY_CHARS_MIN).nullable().default(null),
+  /** None: a single tenant `local`, on loopback only. */
+  tenants: z.array(tenant).default([]),
+  engines: z.array(engine).min(1).prefault([{ id: 'local', kind: 'embedded' }]),
+  core: core.prefault({}),
+  limits: limits.prefault({}),
+  /** When the store cannot write: calls pass through unscheduled, or are refused. */
+  storeFailure: z.enum(['pass', 'refuse']).default('pass'),
+}).superRefine((from, context) => {
+  const fault = (path: PropertyKey[], message: string): void => context.addIssue({ code: 'custom', path, message })
+  for (const [field, key] of [['tenants', 'name'], ['tenants', 'keySha256'], ['engines', 'id']] as const) {
+    for (const index of repeated(from[field].map((one) => (one as unknown as Record<string, unknown>)[key]))) {
+      fault([field, index, key], 'is given twice')
+    }
+  }
+  if (from.tenants.length === 0 && !isLoopback(from.listen.host)) {
+    fault(['listen', 'host'], `is ${from.listen.host}, which other machines can reach, and no tenants are configured: add tenants with keys, or listen on 127.0.0.1`)
+  }
+})
+
+type DeepReadonly<T> = T extends object ? { readonly [K in keyof T]: DeepReadonly<T[K]> } : T
+
+export type Config = DeepReadonly<Omit<z.output<typeof schema>, 'imagesDir'> & { imagesDir: string }>
+export type EngineConfig = Config['engines'][number]
+
+function repeated(values: readonly unknown[]): readonly number[] {
+  return values.flatMap((value, index) => (values.indexOf(value) < index ? [index] : []))
+}
+
+function isLoopback(host: string): boolean {
+  return host === 'localhost' || host === '::1' || /^127\.\d{1,3}\.\d{1,3}\.\d{1,3}$/.test(host)
+}
+
+// ---------------------------------------------------------------- reading
+
+/** What a file says, as plain data of the same shape as the file; flags come in it too. */
+export type RawConfig = { readonly [key: string]: unknown }
+
+/** Every fault found, each with its place; the message holds them all. */
+export class ConfigError extends Error {
+  readonly faults: readonly string[]
+  constructor(faults: readonly string[]) {
+    super(`the configuration is not valid:\n${faults.map((fault) => `  ${fault}`).join('\n')}`)
+    this.name = 'ConfigError'
+    this.faults = faults
+  }
+}
+
+export const defaultConfig = (flags: RawConfig = {}): Config => loadConfig(null, {}, flags)
+
+/** Throws ConfigError. Relative paths are meant from the file's folder, and from the current one where there is no file. */
+export function loadConfig(path: string | null, env: Readonly<Record<string, string | undefined>>, flags: RawConfig = {}): Config {
+  if (path === null) return check({}, flags, null, process.cwd())
+  return readConfig(textOf(path), path, env, flags)
+}
+
+/** The same for text at hand; `path` names it in faults. */
+export function readConfig(text: string, path: string, env: Readonly<Record<string, string | undefined>>, flags: RawConfig = {}): Config {
+  const file = parseYaml(text, path, env)
+  if (file.value !== null && !isRecord(file.value)) throw new ConfigError([`${path}:1: expected keys and values, such as "listen:"`])
+  return check(file.value ?? {}, flags, file.placeOf, dirname(resolve(path)))
+}
+
+type PlaceOf = (path: readonly PropertyKey[]) => string
+
+function check(fromFile: RawConfig, flags: RawConfig, placeOf: PlaceOf | null, folder: string): Config {
+  const parsed = schema.safeParse(merge(fromFile, flags))
+  if (!parsed.success) {
+    throw new ConfigError(schemaFaults(parsed.error).map(({ path, text }) => {
+      const place = placeOf === null || has(flags, path) ? 'command line' : placeOf(path)
+      return `${place}: ${fieldName(path)} ${text}`
+    }))
+  }
+  const dataDir = resolve(folder, parsed.data.dataDir)
+  const images = parsed.data.imagesDir
+  return deepFreeze({
+    ...parsed.data,
+    dataDir,
+    imagesDir: images === null ? imagesDirOf(dataDir) : resolve(folder, images),
+    engines: parsed.data.engines.map((one) => withPaths(one, folder)),
+  })
+}
+
+/** Memory-backed where the machine has it; the name comes from dataDir, so that a restart finds its images. */
+function imagesDirOf(dataDir: string): string {
+  const digest = createHash('sha256').update(dataDir).digest('hex').slice(0, 12)
+  return existsSync('/dev/shm') ? `/dev/shm/entracte-${userInfo().uid}-${digest}` : join(dataDir, 'images')
+}
+
+function withPaths(one: z.output<typeof engine>, folder: string): z.output<typeof engine> {
+  if (one.kind === 'embedded' && one.model !== 'default' && one.model !== 'tiny') return { ...one, model: resolve(folder, one.model) }
+  if (one.kind !== 'scripted' || typeof one.script !== 'string') return one
+  const path = resolve(folder, one.script)
+  const script = parseYaml(textOf(path), path, {}).value
+  if (!Array.isArray(script) && !isRecord(script)) throw new ConfigError([`${path}:1: expected a script: a list, or keys and values`])
+  return { ...one, script }
+}
+
+function textOf(path: string): string {
+  try {
+    return readFileSync(path, 'utf8')
+  } catch (error) {
+    throw new ConfigError([`${path}: cannot be read (${error instanceof Error ? error.message : String(error)})`])
+  }
+}
+
+const isRecord = (value: unknown): value is Record<string, unknown> => typeof value === 'object' && value !== null && !Array.isArray(value)
+
+/** Flags win key by key; a list is replaced whole. */
+function merge(below: RawConfig, above: RawConfig): RawConfig {
+  const merged: Record<string, unknown> = { ...below }
+  for (const [key, value] of Object.entries(above)) {
+    if (value === undefined) continue
+    const under = merged[key]
+    merged[key] = isRecord(under) && isRecord(value) ? merge(under, value) : value
+  }
+  return merged
+}
+
+function has(flags: unknown, path: readonly PropertyKey[]): boolean {
+  if (path.length === 0) return true
+  const [key, ...rest] = path
+  return typeof flags === 'object' && flags !== null && key !== undefined && Object.hasOwn(flags, key)
+    && has((flags as Record<PropertyKey, unknown>)[key], rest)
+}
+
+function deepFreeze<T>(value: T): T {
+  if (typeof value !== 'object' || value === null || Object.isFrozen(value)) return value
+  for (const inner of Object.values(value)) deepFreeze(inner)
+  return Object.freeze(value)
+}
+
+// ---------------------------------------------------------------- YAML, with its lines
+
+function parseYaml(text: string, path: string, env: Readonly<Record<string, string | undefined>>): { readonly value: unknown; readonly placeOf: PlaceOf } {
+  const lines = new LineCounter()
+  const document = parseDocument(text, { lineCounter: lines })
+  const place = (offset: number): string => `${path}:${lines.linePos(offset).line}`
+  if (document.errors.length > 0) {
+    throw new ConfigError(document.errors.map((error) => `${place(error.pos[0])}: ${error.message.split('\n')[0]?.replace(/ at line \d+, column \d+:?$/, '')}`))
+  }
+  const faults: string[] = []
+  visit(document, {
+    Scalar: (_key, node) => {
+      const { unset } = interpolate(node, env)
+      for (const missing of unset) faults.push(`${place(node.range?.[0] ?? 0)}: the environment has no ${missing}; set it, or write \${${missing}:-default}`)
+    },
+  })
+  if (faults.length > 0) throw new ConfigError(faults)
+  return { value: document.toJS() as unknown, placeOf: (at) => place(offsetOf(document, at)) }
+}
+
+/** In values only, so that what a variable holds cannot change the structure. `$${NAME}` stays as `${NAME}`. */
+function interpolate(node: Scalar, env: Readonly<Record<string, string | undefined>>): { readonly unset: readonly string[] } {
+  const unset: string[] = []
+  if (typeof node.value !== 'string' || !node.value.includes('${')) return { unset }
+  const text = node.value.replace(/(\$?)\$\{([A-Za-z_][A-Za-z0-9_]*)(?::-([^}]*))?\}/g, (whole, escape: string, variable: string, otherwise?: string) => {
+    if (escape !== '') return whole.slice(1)
+    const value = env[variable] ?? otherwise
+    if (value === undefined) unset.push(variable)
+    return value ?? ''
+  })
+  node.value = node.type === Scalar.PLAIN ? plainValue(text) : text
+  return { unset }
+}
+
+/** An unquoted value is a number or a boolean where it looks like one, as if it stood there. */
+function plainValue(text: string): string | number | boolean {
+  if (text === 'true' || text === 'false') return text === 'true'
+  return /^-?(0|[1-9]\d{0,14})(\.\d+)?$/.test(text) ? Number(text) : text
+}
+
+/** Of the node at the path, or of the nearest above it that the file has; a key's own place where the path ends in one. */
+function offsetOf(document: Document.Parsed, path: readonly PropertyKey[]): number {
+  let node: unknown = document.contents
+  let offset = 0
+  for (const key of path) {
+    const pair = isMap(node) ? node.items.find((item) => isScalar(item.key) && item.key.value === key) : undefined
+    const item: unknown = isSeq(node) && typeof key === 'number' ? node.items[key] : pair
+    if (item === undefined) break
+    const at = isPair(item) ? item.key : item
+    if (isNode(at) && at.range) offset = at.range[0]
+    node = isPair(item) ? item.value : item
+  }
+  return offset
+}

@@ -1,0 +1,106 @@
+/**
+ * Owns the one table of everything that can be refused or fail before a client: what it is called on the wire, its HTTP
+ * status, whether trying again may help, and what to do next. Nothing else knows an HTTP status of an error.
+ *
+ * Core, engines and codecs speak in the codes of this table; one that is not in it is shown as `internal`.
+ */
+
+interface Row {
+  readonly status: number
+  readonly type: string
+  /** What clients already look for, where that is not our code. */
+  readonly wireCode?: string
+  /** Sent as `x-should-retry`, which SDKs obey before they look at the status (they retry every 409 otherwise). */
+  readonly retryable: boolean
+  /** Whole seconds, never above 60: some harnesses give up beyond. */
+  readonly retryAfterSeconds?: number
+  readonly what: string
+  readonly next: string
+}
+
+const badRequest = (what: string, next: string, wireCode?: string): Row =>
+  ({ status: 400, type: 'invalid_request_error', retryable: false, what, next, ...(wireCode === undefined ? {} : { wireCode }) })
+
+const conflict = (what: string, next: string): Row =>
+  ({ status: 409, type: 'conflict_error', retryable: false, what, next })
+
+const busy = (status: number, retryAfterSeconds: number, what: string, next: string): Row =>
+  ({ status, type: status === 429 ? 'rate_limit_error' : 'server_error', retryable: true, retryAfterSeconds, what, next })
+
+const TABLE = {
+  invalid_json: badRequest('The request body is not JSON', 'Send one JSON object, encoded as UTF-8.'),
+  invalid_request: badRequest('The request is not valid', 'Correct the field that is named and send it again.'),
+  unsupported_parameter: badRequest('The request asks for something that is not supported yet', 'Leave the field that is named out; ignoring it would have changed the result.'),
+  unsupported_schema: badRequest('A JSON schema uses something that cannot be enforced', 'Simplify the part that is named, or set tool_choice to "auto".'),
+  unknown_tool_call: badRequest('A tool result answers a tool call that was not made', 'Send each tool message after the assistant message whose tool_calls contain its tool_call_id.'),
+  missing_tool_results: badRequest('Not every tool call of the last assistant message is answered', 'Send one tool message for each of its tool_calls.'),
+  bad_body: badRequest('The engine cannot read the call', 'This is a fault of ours; the server log has more under this request id.'),
+  template_failed: badRequest('The chat template of the model cannot render this conversation', 'Change the order or the roles of the messages as the message says.'),
+  context_too_long: badRequest('The prompt does not fit in the context of the model', 'Shorten the conversation, or use a model with a larger context.', 'context_length_exceeded'),
+  unauthorized: { status: 401, type: 'authentication_error', wireCode: 'invalid_api_key', retryable: false, what: 'The API key is missing or unknown', next: 'Send "Authorization: Bearer KEY" with a key from the configuration.' },
+  forbidden: { status: 403, type: 'permission_error', retryable: false, what: 'The request is not allowed from where it comes', next: 'Without configured tenants only programs on this machine are served; use 127.0.0.1 or localhost, or configure tenants.' },
+  not_found: { status: 404, type: 'invalid_request_error', retryable: false, what: 'There is nothing at this address', next: 'Look at the path; the API begins with /v1.' },
+  unknown_model: { status: 404, type: 'invalid_request_error', wireCode: 'model_not_found', retryable: false, what: 'No engine serves this model', next: 'GET /v1/models lists those that are served.' },
+  unknown_program: { status: 404, type: 'invalid_request_error', retryable: false, what: 'There is no such program under this key', next: 'GET /v1/programs lists the programs of this key; old ones are forgotten.' },
+  method_not_allowed: { status: 405, type: 'invalid_request_error', retryable: false, what: 'This address does not answer this method', next: 'Use one of the methods in the allow header.' },
+  request_timeout: { status: 408, type: 'invalid_request_error', retryable: true, what: 'The request did not arrive in time', next: 'Send it again.' },
+  duplicate_program: conflict('A program with this id exists', 'Choose another id, or leave it out and use the one that is returned.'),
+  parent_failed: conflict('The call before it in its thread failed', 'Send the conversation again as it stands, or start a new program.'),
+  program_cancelled: conflict('The program was cancelled', 'Nothing of it runs any more; start a new program.'),
+  program_ended: conflict('The program has ended', 'Start a new program for more calls.'),
+  stale_epoch: conflict('The request belongs to an earlier epoch of its program', 'Nothing was changed; drop this result and follow the current epoch.'),
+  cancelled: conflict('The call was cancelled', 'Send it again only if it is still wanted.'),
+  body_too_large: { status: 413, type: 'invalid_request_error', retryable: false, what: 'The request body is too large', next: 'Send less, or raise limits.bodyMiBMax.' },
+  unsupported_media_type: { status: 415, type: 'invalid_request_error', retryable: false, what: 'The request body is not declared as JSON', next: 'Send "Content-Type: application/json".' },
+  queue_full: busy(429, 5, 'Too many calls are waiting', 'Try again after the time in retry-after.'),
+  queue_timeout: busy(503, 10, 'The call waited too long for its turn', 'Try again after the time in retry-after, or raise limits.queueHoldSeconds.'),
+  engine_unavailable: busy(503, 5, 'No engine can take the call', 'Try again after the time in retry-after; /readyz says what each engine does.'),
+  interrupted: busy(503, 5, 'The call was interrupted', 'Send it again; nothing of it was committed.'),
+  store_failed: busy(503, 10, 'The store cannot write', 'Look for a full disk under dataDir; then try again.'),
+  shutting_down: busy(503, 5, 'The server is stopping', 'Try again after the time in retry-after.'),
+  attempts_exhausted: { status: 500, type: 'server_error', retryable: false, what: 'Every attempt at the call failed', next: 'Look at GET /v1/programs/{id}/facts for the reason of each.' },
+  internal: { status: 500, type: 'server_error', retryable: true, what: 'Something failed that should not', next: 'The server log has more under this request id.' },
+} as const satisfies Record<string, Row>
+
+export type ErrorCode = keyof typeof TABLE
+
+/** All that a door needs to answer with an error. */
+export interface Problem {
+  readonly code: ErrorCode
+  readonly status: number
+  readonly headers: Readonly<Record<string, string>>
+  readonly body: { readonly error: { readonly message: string; readonly type: string; readonly param: string | null; readonly code: string } }
+}
+
+/** `why` is a clause that says what was seen, with its numbers; `param` the field of the request, where there is one. */
+export function problem(code: ErrorCode, why = '', param: string | null = null): Problem {
+  const row: Row = TABLE[code]
+  const clause = why.trim().replace(/\.$/, '')
+  return {
+    code,
+    status: row.status,
+    headers: {
+      'x-should-retry': String(row.retryable),
+      ...(row.retryAfterSeconds === undefined ? {} : { 'retry-after': String(row.retryAfterSeconds) }),
+      ...(row.status === 401 ? { 'www-authenticate': 'Bearer' } : {}),
+    },
+    body: {
+      error: {
+        message: `${row.what}${clause === '' ? '' : `: ${clause}`}. ${row.next}`,
+        type: row.type,
+        param,
+        code: row.wireCode ?? code,
+      },
+    },
+  }
+}
+
+/** For codes that come from elsewhere as text (core, engines). */
+export function problemOf(code: string, why: string): Problem {
+  return isErrorCode(code) ? problem(code, why) : problem('internal', `${code}: ${why}`)
+}
+
+export const isErrorCode = (code: string): code is ErrorCode => Object.hasOwn(TABLE, code)
+
+/** For tests and documentation: every code there is. */
+export const ERROR_CODES = Object.keys(TABLE) as readonly ErrorCode[]

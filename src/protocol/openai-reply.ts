@@ -1,0 +1,101 @@
+/**
+ * Owns the shape of what a chat completion answers: the whole object, and the chunks of a stream. Pure: who waits, writes
+ * and hangs up is the server's business. `entracte` is our one extension field; clients ignore what they do not know.
+ */
+import { toolCallIdOf } from './chat.ts'
+import type { WirePart } from './engine.ts'
+
+/** What every chunk of one answer repeats. */
+export interface ReplyHead {
+  readonly call: string
+  readonly program: string
+  readonly model: string
+  readonly createdSeconds: number
+  readonly includeUsage: boolean
+}
+
+export interface ReplyEnd {
+  readonly finish: 'stop' | 'length' | 'tool_calls'
+  readonly promptTokens: number
+  readonly outputTokens: number
+  readonly cachedTokens: number
+  readonly resume: 'none' | 'exact' | 'recomputed'
+  readonly queuedUs: number
+}
+
+interface ToolCallReply { id: string; type: 'function'; function: { name: string; arguments: string } }
+
+/** Parts of a call, put together as they come. */
+export class ReplyText {
+  #content = ''
+  readonly #toolCalls = new Map<number, { name: string; arguments: string }>()
+
+  add(part: WirePart): void {
+    if (part.kind === 'text') {
+      this.#content += part.text
+      return
+    }
+    const known = this.#toolCalls.get(part.index) ?? { name: '', arguments: '' }
+    this.#toolCalls.set(part.index, { name: part.name ?? known.name, arguments: known.arguments + part.arguments })
+  }
+
+  completion(head: ReplyHead, end: ReplyEnd): object {
+    const toolCalls = [...this.#toolCalls].map(([index, call]): ToolCallReply => ({ id: toolCallIdOf(head.call, index), type: 'function', function: call }))
+    return {
+      id: replyId(head),
+      object: 'chat.completion',
+      created: head.createdSeconds,
+      model: head.model,
+      choices: [{
+        index: 0,
+        message: {
+          role: 'assistant',
+          content: this.#content === '' && toolCalls.length > 0 ? null : this.#content,
+          refusal: null,
+          ...(toolCalls.length > 0 ? { tool_calls: toolCalls } : {}),
+        },
+        logprobs: null,
+        finish_reason: end.finish,
+      }],
+      usage: usageOf(end),
+      entracte: extensionOf(head, end),
+    }
+  }
+}
+
+export const roleChunk = (head: ReplyHead): object => chunk(head, { role: 'assistant', content: '' }, null)
+
+export function partChunk(head: ReplyHead, part: WirePart): object {
+  if (part.kind === 'text') return chunk(head, { content: part.text }, null)
+  const first = part.name === null ? {} : { id: toolCallIdOf(head.call, part.index), type: 'function' }
+  return chunk(head, {
+    tool_calls: [{ index: part.index, ...first, function: { ...(part.name === null ? {} : { name: part.name }), arguments: part.arguments } }],
+  }, null)
+}
+
+export const finishChunk = (head: ReplyHead, end: ReplyEnd): object => ({ ...chunk(head, {}, end.finish), entracte: extensionOf(head, end) })
+
+export const usageChunk = (head: ReplyHead, end: ReplyEnd): object => ({ ...frame(head), choices: [], usage: usageOf(end) })
+
+function chunk(head: ReplyHead, delta: object, finish: ReplyEnd['finish'] | null): object {
+  return {
+    ...frame(head),
+    choices: [{ index: 0, delta, logprobs: null, finish_reason: finish }],
+    ...(head.includeUsage ? { usage: null } : {}),
+  }
+}
+
+const frame = (head: ReplyHead): object => ({ id: replyId(head), object: 'chat.completion.chunk', created: head.createdSeconds, model: head.model })
+
+const replyId = (head: ReplyHead): string => `chatcmpl-${head.call}`
+
+function usageOf(end: ReplyEnd): object {
+  return {
+    prompt_tokens: end.promptTokens,
+    completion_tokens: end.outputTokens,
+    total_tokens: end.promptTokens + end.outputTokens,
+    prompt_tokens_details: { cached_tokens: end.cachedTokens },
+  }
+}
+
+const extensionOf = (head: ReplyHead, end: ReplyEnd): object => ({ call: head.call, program: head.program, resume: end.resume, queuedUs: end.queuedUs })

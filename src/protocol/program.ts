@@ -1,0 +1,93 @@
+/**
+ * Owns the wire of `/v1/programs`: what declares a program and what is shown of one. Field names are those of the facts.
+ * Ids are as their client wrote them; which tenant they belong to comes from the credential alone. A body that names a
+ * class, a priority or a deadline sets nothing (invariant 8).
+ */
+import { z } from 'zod'
+import type { Bytes, Tokens, Us } from '../core/units.ts'
+import type { Problem } from './errors.ts'
+import { bodyProblem } from './schema-fault.ts'
+
+/** Longest id a client may choose, in a body or a header. */
+const ID_CHARS_MAX = 256
+const PLAIN = /^[\x20-\x7e]+$/
+
+/** Printable ASCII, so that an id can stand in a header, a URL and a terminal. */
+export const isPlainId = (value: string): boolean => value.length <= ID_CHARS_MAX && PLAIN.test(value) && value.trim() === value
+
+const id = z.string().refine(isPlainId, `expected 1 to ${ID_CHARS_MAX} printable ASCII characters`)
+
+const declaration = z.looseObject({ id: id.nullish(), session: id.nullish(), agent: id.nullish() })
+
+export interface ProgramDeclaration {
+  readonly program: string | null
+  readonly session: string | null
+  readonly agent: string | null
+}
+
+/** An absent body declares a program with an id of ours. */
+export function parseDeclaration(json: unknown): { readonly ok: true; readonly declaration: ProgramDeclaration } | { readonly ok: false; readonly problem: Problem } {
+  const parsed = declaration.safeParse(json ?? {})
+  if (!parsed.success) return { ok: false, problem: bodyProblem(parsed.error) }
+  const { id: program, session, agent } = parsed.data
+  return { ok: true, declaration: { program: program ?? null, session: session ?? null, agent: agent ?? null } }
+}
+
+interface ServiceView { readonly residentUs: Us; readonly workUs: Us }
+
+export interface ProgramView {
+  readonly object: 'program'
+  readonly id: string
+  readonly session: string | null
+  readonly kind: string
+  readonly declared: boolean
+  readonly identity: { readonly source: string; readonly confidence: number }
+  readonly priorityClass: string
+  readonly stage: { readonly kind: string; readonly provisional?: boolean; readonly why?: string }
+  readonly epoch: number
+  /** Milliseconds since 1970. */
+  readonly arrivedAtMs: number
+  /** From its arrival to its end, or until now. */
+  readonly ageUs: Us
+  readonly callsTotal: number
+  readonly service: { readonly useful: ServiceView; readonly retried: ServiceView; readonly recomputed: ServiceView }
+  readonly waits: readonly WaitView[]
+}
+
+export interface ProgramDetail extends ProgramView {
+  readonly calls: readonly CallView[]
+  readonly states: readonly StateView[]
+}
+
+/** What a thread of a program waits for. */
+export interface WaitView {
+  readonly thread: string
+  readonly call: string | null
+  /** `tool`: its client; `thread`: an earlier call of the thread; `measure`, `queue`, `resume`, `engine`: us; `retry`: its client to come back. */
+  readonly on: 'tool' | 'thread' | 'measure' | 'queue' | 'resume' | 'engine' | 'retry'
+  readonly forUs: Us
+  readonly what: string
+  /** In a queue: who runs meanwhile, by name where it is this key's. */
+  readonly behind: { readonly programs: readonly string[]; readonly others: number } | null
+}
+
+export interface CallView {
+  readonly id: string
+  readonly thread: string
+  readonly model: string
+  readonly stage: string
+  readonly attempt: number
+  readonly promptTokens: Tokens
+  readonly outputTokens: Tokens
+  readonly recomputedTokens: Tokens
+  readonly finish: string | null
+  readonly why: string | null
+}
+
+export interface StateView {
+  readonly thread: string
+  readonly residence: string
+  readonly tier: string | null
+  readonly deviceTokens: Tokens
+  readonly hostBytes: Bytes
+}

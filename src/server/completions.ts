@@ -1,0 +1,218 @@
+/**
+ * Owns the life of one chat completion at the door: read, identified, submitted, shown, as a stream or whole. Headers of
+ * a stream are held back until there is something to show or a sign of life is due, so that a refusal found while the
+ * call is sized still has its own status. Leaves to the gateway everything about when and where it runs.
+ */
+import { createHash } from 'node:crypto'
+import type { FastifyReply, FastifyRequest } from 'fastify'
+import type { CallUpdate, Submission } from '../driver/gateway.ts'
+import { problem, problemOf, type Problem } from '../protocol/errors.ts'
+import { parseChat, type ChatRequest } from '../protocol/openai.ts'
+import { finishChunk, partChunk, ReplyText, roleChunk, usageChunk, type ReplyHead } from '../protocol/openai-reply.ts'
+import { sseData, SSE_DONE, SSE_QUEUED } from '../protocol/sse.ts'
+import { deadlineOf, sendProblem, type Credential, type Door, type Handler } from './door.ts'
+import { identify } from './identity.ts'
+import { SseReply } from './sse-reply.ts'
+import { UpdateFeed, type FeedStep } from './update-feed.ts'
+
+/** Says for one call whether recompute must give the same tokens; a header, as it is not part of the prompt. */
+const EXACT_HEADER = 'x-resume-exact'
+/** A rough size until the engine's tokenizer has counted. */
+const CHARS_PER_TOKEN = 4
+
+type Arrived = Extract<CallUpdate, { kind: 'arrived' }>
+type Done = Extract<CallUpdate, { kind: 'done' }>
+
+export const completions = (door: Door): Handler => async (request, reply, credential) => {
+  const parsed = parseChat(request.body)
+  if (!parsed.ok) return sendProblem(reply, parsed.problem)
+  const exact = exactOf(request.headers[EXACT_HEADER])
+  if (exact === undefined) return sendProblem(reply, problem('invalid_request', `"${EXACT_HEADER}" is neither true nor false`, EXACT_HEADER))
+  const submission = submissionOf(door, request, parsed.request, credential, exact)
+  const answer = new Answer(door, reply, parsed.request)
+  const feed = new UpdateFeed(door.gateway.submit(submission), reply.raw, () => door.metrics.hungUp(answer.stage))
+  door.feeds.add(feed)
+  try {
+    return await (parsed.request.stream ? stream(answer, feed) : whole(answer, feed))
+  } finally {
+    door.feeds.delete(feed)
+  }
+}
+
+// ---------------------------------------------------------------- in
+
+function submissionOf(door: Door, request: FastifyRequest, chat: ChatRequest, credential: Credential, exact: boolean | null): Submission {
+  const { call } = chat
+  const { claims, ignored } = identify(request.raw.rawHeaders, { tools: call.tools, ...chat })
+  door.metrics.identified(claims.identity.source, ignored)
+  const body = JSON.stringify(call)
+  const exactResume = exact ?? credential.exactResume
+  return {
+    tenant: credential.tenant,
+    claims,
+    model: call.model,
+    body,
+    // The same words for another program, or under another epoch, are another call and not a retry.
+    digest: createHash('sha256')
+      .update(JSON.stringify([credential.tenant, claims.program, claims.session, claims.thread, claims.epoch, chat.seed, exactResume]))
+      .update(body).digest('hex'),
+    promptTokensEstimate: Math.ceil(body.length / CHARS_PER_TOKEN),
+    maxTokens: call.maxTokens ?? contextOf(door, call.model),
+    seed: chat.seed,
+    exactResume,
+    priorityClass: credential.priorityClass,
+    deadlineUs: deadlineOf(door, credential),
+  }
+}
+
+/** Null: not said. Undefined: said in a way that means neither. */
+function exactOf(header: string | string[] | undefined): boolean | null | undefined {
+  if (header === undefined) return null
+  const text = String(header).trim().toLowerCase()
+  return text === 'true' || (text === 'false' ? false : undefined)
+}
+
+/** Without a maximum a call may fill the context; where nothing serves the model yet, the core says what becomes of it. */
+function contextOf(door: Door, model: string): number {
+  const engines = [...door.gateway.core.engines.values()].filter((engine) => engine.capabilities.models.includes(model))
+  return engines.reduce((most, engine) => Math.max(most, engine.capabilities.contextTokens), 1)
+}
+
+// ---------------------------------------------------------------- out
+
+/** What is known of one answer so far, and how long it may stay silent. */
+class Answer {
+  readonly reply: FastifyReply
+  readonly chat: ChatRequest
+  readonly door: Door
+  readonly #heldUntilMs: number
+  head: ReplyHead | null = null
+  /** Something of the call was shown, or could have been. */
+  begun = false
+
+  constructor(door: Door, reply: FastifyReply, chat: ChatRequest) {
+    this.door = door
+    this.reply = reply
+    this.chat = chat
+    this.#heldUntilMs = performance.now() + door.limits.queueHoldMs
+  }
+
+  /** For the count of clients that left. */
+  get stage(): 'arriving' | 'waiting' | 'streaming' {
+    if (this.begun) return 'streaming'
+    return this.head === null ? 'arriving' : 'waiting'
+  }
+
+  get holdLeftMs(): number {
+    return this.begun ? Infinity : Math.max(0, this.#heldUntilMs - performance.now())
+  }
+
+  arrived(update: Arrived): void {
+    this.head = {
+      call: update.call,
+      program: update.program,
+      model: this.chat.call.model,
+      createdSeconds: Math.floor(Date.now() / 1_000),
+      includeUsage: this.chat.includeUsage,
+    }
+    this.reply.headers({
+      'x-program-id': update.program,
+      'x-program-identity': `${update.identity.source};${update.identity.confidence}`,
+    })
+  }
+
+  done(update: Done): void {
+    this.reply.headers({
+      'x-program-queue-ms': String(Math.round(update.queuedUs / 1_000)),
+      'x-kv-cached-tokens': String(update.cachedTokens),
+    })
+  }
+
+  /** Null while it may go on. */
+  problemOf(step: FeedStep): Problem | null {
+    switch (step.kind) {
+      case 'update':
+        if (step.update.kind === 'refused' || step.update.kind === 'failed') return problemOf(step.update.code, step.update.why)
+        if (step.update.kind !== 'arrived' && this.head === null) return problem('internal', `"${step.update.kind}" came before the call had arrived`)
+        return null
+      case 'still':
+        return this.holdLeftMs > 0 ? null : problem('queue_timeout', `nothing came for ${Math.round(this.door.limits.queueHoldMs / 1_000)} s`)
+      case 'closing':
+        return problem('shutting_down')
+      case 'broken':
+        return problem('internal', step.why)
+      case 'gone':
+        return null
+    }
+  }
+}
+
+/** The longest a timer can be told to wait. */
+const WAIT_MS_MAX = 2 ** 31 - 1
+
+async function whole(answer: Answer, feed: UpdateFeed): Promise<unknown> {
+  const text = new ReplyText()
+  for (;;) {
+    const step = await feed.next(Math.min(answer.holdLeftMs, WAIT_MS_MAX))
+    const fault = answer.problemOf(step)
+    if (fault !== null) {
+      feed.hangUp()
+      return sendProblem(answer.reply, fault)
+    }
+    // The socket is closed: what is sent reaches nobody, but lets fastify end the request.
+    if (step.kind === 'gone') return answer.reply.send()
+    if (step.kind !== 'update') continue
+    const { update } = step
+    if (update.kind === 'arrived') answer.arrived(update)
+    if (update.kind === 'part') {
+      answer.begun = true
+      text.add(update.part)
+    }
+    if (update.kind === 'done' && answer.head !== null) {
+      answer.begun = true
+      answer.done(update)
+      return answer.reply.send(text.completion(answer.head, update))
+    }
+  }
+}
+
+async function stream(answer: Answer, feed: UpdateFeed): Promise<unknown> {
+  const { door, reply } = answer
+  const sse = new SseReply(reply, door.limits)
+  for (;;) {
+    const step = await feed.next(Math.min(answer.holdLeftMs, door.limits.keepAliveMs))
+    const fault = answer.problemOf(step)
+    if (fault !== null) {
+      feed.hangUp()
+      if (!sse.isOpen) return sendProblem(reply, fault)
+      sse.end(sseData(fault.body))
+      return reply
+    }
+    if (step.kind === 'gone') {
+      if (!sse.isOpen) return reply.send()
+      sse.end('')
+      return reply
+    }
+    if (step.kind === 'still') await sse.write(SSE_QUEUED)
+    else if (step.kind === 'update' && await show(answer, sse, step.update)) return reply
+  }
+}
+
+/** True when that was the last of it. */
+async function show(answer: Answer, sse: SseReply, update: CallUpdate): Promise<boolean> {
+  if (update.kind === 'arrived') answer.arrived(update)
+  const { head } = answer
+  if (head === null || (update.kind !== 'part' && update.kind !== 'done')) return false
+  const role = answer.begun ? '' : sseData(roleChunk(head))
+  answer.begun = true
+  if (update.kind === 'part') {
+    const before = performance.now()
+    await sse.write(role + sseData(partChunk(head, update.part)))
+    answer.door.metrics.waitedForReader(performance.now() - before)
+    return false
+  }
+  if (!sse.isOpen) answer.done(update)
+  const usage = head.includeUsage ? sseData(usageChunk(head, update)) : ''
+  sse.end(`${role}${sseData(finishChunk(head, update))}${usage}${SSE_DONE}`)
+  return true
+}

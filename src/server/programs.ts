@@ -1,0 +1,92 @@
+/**
+ * Owns the routes of programs: declare, list, look, finish, cancel, read the facts. Everything is seen through the
+ * caller's tenant: another's program is as absent as one that never was.
+ */
+import type { FastifyReply, FastifyRequest } from 'fastify'
+import type { Program } from '../core/state.ts'
+import type { ProgramReply } from '../driver/gateway.ts'
+import type { Page } from '../protocol/admin.ts'
+import { problem, problemOf } from '../protocol/errors.ts'
+import { parseDeclaration, type ProgramView } from '../protocol/program.ts'
+import { deadlineOf, sendProblem, type Credential, type Door, type Handler } from './door.ts'
+import { findProgram, viewProgram, viewProgramDetail } from './program-view.ts'
+
+const PAGE_DEFAULT = 50
+const PAGE_MAX = 200
+const FACTS_DEFAULT = 1_000
+/** Most facts of one answer; a longer history is told by its newest part. */
+const FACTS_MAX = 10_000
+
+export const declareProgram = (door: Door): Handler => async (request, reply, credential) => {
+  const parsed = parseDeclaration(request.body)
+  if (!parsed.ok) return sendProblem(reply, parsed.problem)
+  const { program, session, agent } = parsed.declaration
+  const answer = await door.gateway.declare({
+    tenant: credential.tenant,
+    program,
+    session,
+    agent: agent ?? 'declared',
+    priorityClass: credential.priorityClass,
+    deadlineUs: deadlineOf(door, credential),
+  })
+  return shown(door, reply.code(201), credential, answer)
+}
+
+/** Newest first. */
+export const listPrograms = (door: Door): Handler => (request, reply, credential) => {
+  const { core } = door.gateway
+  const limit = numberOf(request, 'limit', PAGE_DEFAULT, PAGE_MAX)
+  const after = numberOf(request, 'after', Number.MAX_SAFE_INTEGER, Number.MAX_SAFE_INTEGER)
+  if (limit === null || after === null) return sendProblem(reply, problem('invalid_request', '"limit" and "after" are positive integers', limit === null ? 'limit' : 'after'))
+  const own = [...core.programs.values()].filter((program) => program.tenant === credential.tenant && program.seq < after).sort((a, b) => b.seq - a.seq)
+  const page = own.slice(0, limit)
+  const last: Program | undefined = page.at(-1)
+  const nowUs = door.gateway.nowUs()
+  const answer: Page<ProgramView> = {
+    object: 'list',
+    data: page.map((program) => viewProgram(core, program, nowUs)),
+    next: last === undefined || own.length === page.length ? null : String(last.seq),
+  }
+  return reply.send(answer)
+}
+
+export const showProgram = (door: Door): Handler => (request, reply, credential) =>
+  shown(door, reply, credential, { ok: true, program: rawIdOf(request) })
+
+export const finishProgram = (door: Door): Handler => async (request, reply, credential) =>
+  shown(door, reply, credential, await door.gateway.finish(credential.tenant, rawIdOf(request)))
+
+/** Says which effects of tools remain: what was done outside cannot be undone here. */
+export const cancelProgram = (door: Door): Handler => async (request, reply, credential) => {
+  const raw = rawIdOf(request)
+  const answer = await door.gateway.cancel(credential.tenant, raw)
+  const cancelled = door.gateway.facts(credential.tenant, raw, FACTS_MAX).findLast(({ fact }) => fact.kind === 'program.cancelled')?.fact
+  const effectsRemaining = cancelled?.kind === 'program.cancelled' ? cancelled.effectsRemaining : []
+  return shown(door, reply, credential, answer, { effectsRemaining })
+}
+
+export const programFacts = (door: Door): Handler => (request, reply, credential) => {
+  const raw = rawIdOf(request)
+  const max = numberOf(request, 'max', FACTS_DEFAULT, FACTS_MAX)
+  if (max === null) return sendProblem(reply, problem('invalid_request', `"max" is an integer from 1 to ${FACTS_MAX}`, 'max'))
+  if (findProgram(door.gateway.core, credential.tenant, raw) === null) return sendProblem(reply, problem('unknown_program', `"${raw}"`))
+  return reply.send({ object: 'list', data: door.gateway.facts(credential.tenant, raw, max) })
+}
+
+function shown(door: Door, reply: FastifyReply, credential: Credential, answer: ProgramReply, more: object = {}): FastifyReply {
+  if (!answer.ok) return sendProblem(reply, problemOf(answer.code, answer.why))
+  const { core } = door.gateway
+  const program = findProgram(core, credential.tenant, answer.program)
+  if (program === null) return sendProblem(reply, problem('unknown_program', `"${answer.program}"`))
+  return reply.send({ ...viewProgramDetail(core, program, door.gateway.nowUs()), ...more })
+}
+
+const rawIdOf = (request: FastifyRequest): string => (request.params as { readonly id: string }).id
+
+/** Null where the query says something else than an integer from 1 to `max`. */
+function numberOf(request: FastifyRequest, name: string, otherwise: number, max: number): number | null {
+  const given = (request.query as Readonly<Record<string, unknown>>)[name]
+  if (given === undefined) return otherwise
+  const value = typeof given === 'string' && /^\d{1,16}$/.test(given) ? Number(given) : 0
+  return value >= 1 && value <= max ? value : null
+}
