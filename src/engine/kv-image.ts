@@ -28,7 +28,7 @@ import { emptyBlob, parseBlob, putChunk, takeChunk } from './llama/blob.ts'
 export { ImageError, imageKey } from './kv-manifest.ts'
 export type { ImageAbout, ImageManifest } from './kv-manifest.ts'
 
-export const IMAGE_VERSION = 1
+const IMAGE_VERSION = 1
 
 const MAGIC = Buffer.from('ENTRKVIM', 'latin1')
 const HEAD_BYTES = 20
@@ -40,7 +40,7 @@ const PIECE_BYTES = 8 * 1024 * 1024
 const FILE_MODE = 0o600
 
 /** What a reader knows of the image it wants. */
-export interface ImageExpected {
+interface ImageExpected {
   readonly key: string
   readonly digest: string
   readonly identity: WireIdentity
@@ -54,7 +54,7 @@ export async function writeImage(
   path: string, blob: Uint8Array, about: ImageAbout,
 ): Promise<{ readonly bytes: number; readonly digest: string; readonly manifest: ImageManifest }> {
   const source = Buffer.from(blob.buffer, blob.byteOffset, blob.byteLength)
-  const parsed = parseBlob(source)
+  const parsed = parsedBlob(source)
   const plan = planManifest(about, parsed.form, null)
   if (plan.tokens !== parsed.tokens) {
     throw new ImageError('format', `the spans have ${plan.tokens} tokens and the State ${parsed.tokens}`)
@@ -113,6 +113,14 @@ async function written(path: string, source: Buffer, plan: ImageManifest, about:
     return manifest
   } finally {
     await file.close()
+  }
+}
+
+function parsedBlob(source: Buffer): ReturnType<typeof parseBlob> {
+  try {
+    return parseBlob(source)
+  } catch (error) {
+    throw new ImageError('format', `the State is not laid out as expected: ${say(error)}`)
   }
 }
 

@@ -7,7 +7,7 @@ import { tokenBytes } from './llama/blob.ts'
 import type { BlobForm, PlaneForm } from './llama/blob.ts'
 import type { LlamaInfo } from './llama/llama.ts'
 
-export type ImageFailure = 'missing' | 'truncated' | 'digest' | 'identity' | 'format' | 'version' | 'unwritable'
+type ImageFailure = 'missing' | 'truncated' | 'digest' | 'identity' | 'format' | 'version' | 'unwritable'
 
 /** An image that is not there, not whole, not ours, or not to be written. Refusal means recompute, never a guess. */
 export class ImageError extends Error {
@@ -21,7 +21,7 @@ export class ImageError extends Error {
 }
 
 /** Digests of what made the tokens; an empty one is unknown. */
-export interface ImageModel {
+interface ImageModel {
   readonly digest: string
   readonly tokenizer: string
   readonly template: string
@@ -40,7 +40,7 @@ export interface ImageAbout {
   readonly spans: readonly WireSpan[]
 }
 
-export interface ImageChunk extends WireSpan {
+interface ImageChunk extends WireSpan {
   /** Of the span's first token. */
   readonly position: number
   readonly bytes: number

@@ -33,11 +33,11 @@ export interface BlobForm {
 }
 
 /** A plane in a blob, and the place of its first data byte. */
-export interface Plane extends PlaneForm {
+interface Plane extends PlaneForm {
   readonly offset: number
 }
 
-export interface Blob {
+interface Blob {
   readonly tokens: number
   readonly form: BlobForm
   /** K of every layer, then V of every layer. */

@@ -1,5 +1,5 @@
 /** Owns how a failure of the native library is told: what happened, why, and what to do next, in one message. */
-export type LlamaErrorCode = 'library' | 'layout' | 'model' | 'memory' | 'decode' | 'state'
+type LlamaErrorCode = 'library' | 'layout' | 'model' | 'memory' | 'decode' | 'state'
 
 export class LlamaError extends Error {
   readonly code: LlamaErrorCode

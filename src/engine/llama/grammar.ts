@@ -77,7 +77,7 @@ export class Candidates {
 }
 
 /** What a grammar needs of its model. */
-export interface GrammarHost {
+interface GrammarHost {
   readonly fn: Functions
   readonly candidates: Candidates
   /** TOKEN_EOG and TOKEN_CONTROL, by token. */
