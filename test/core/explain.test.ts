@@ -38,7 +38,7 @@ const scheduled = (name: string, attempt = 1, forcedTokens = 0): Fact => ({
 })
 const completed = (name: string, parts: readonly [number, number, number, number], finish: 'stop' | 'tool_calls' = 'stop'): Fact => ({
   kind: 'call.completed', call: callId(name), attempt: 1, finish, report: report({ outputTokens: 12, recomputedTokens: 5 }),
-  parts: { waitUs: parts[0], recomputeUs: parts[1], prefillUs: parts[2], decodeUs: parts[3] }, spans: [], toolCalls: [], resume: 'none',
+  parts: { waitUs: parts[0], recomputeUs: parts[1], prefillUs: parts[2], decodeUs: parts[3] }, spans: [], toolCalls: [], resume: 'none', supersedes: null,
 })
 const waitStarted = (name: string, toolClass = 'search'): Fact => ({
   kind: 'interrupt.started', interrupt: interruptId(callId(name)), call: callId(name), thread: threadId(program, 'main'), program, epoch: 0,
@@ -48,7 +48,7 @@ const waitCompleted = (name: string, by: string): Fact => ({ kind: 'interrupt.co
 const onboard = (move: string, forCall: string | null): Fact => ({
   kind: 'kv.onboard.begun', move: moveId(move), state, engine, tokens: 100, reservedGranules: 1, forCall: forCall === null ? null : callId(forCall),
 })
-const moved = (move: string, to: 'device' | 'host' = 'device'): Fact => ({ kind: 'kv.moved', move: moveId(move), state, to, bytes: 3_000_000, digest: 'd', copyUs: 900 })
+const moved = (move: string, to: 'device' | 'host' = 'device'): Fact => ({ kind: 'kv.moved', move: moveId(move), state, to, bytes: 3_000_000, engine, digest: 'd', copyUs: 900, dropImage: null })
 const ended: Fact = { kind: 'program.completed', program, provisional: true }
 
 /** Facts with their times, as the log would have them. */
@@ -243,7 +243,7 @@ describe('whatever the facts', () => {
 describe('the text', () => {
   test('of a tool loop', () => {
     const text = explainText(explain(TOOL_LOOP, quiet(99_000)))
-    assert.match(text, /^default\/p1 {2}completed after 69 ms, 2 calls in 1 thread, agent walker\n/)
+    assert.match(text, /^p1 {2}completed after 69 ms, 2 calls in 1 thread, agent walker\n/)
     assert.match(text, /\n {2}tool wait +50\.0 ms +72 % +█+ +its tools ran\n/)
     assert.match(text, /\n {2}total +69\.0 ms +100 %\n/)
     assert.match(text, /\+9\.0 ms +a +offload +preserve 0\.009000, offload 0\.000400, discard no \(deadline\) +40 ms +50 ms +somebody waits for memory/)
@@ -253,7 +253,7 @@ describe('the text', () => {
     const facts = log([0, started()], [0, arrived('a')])
     const says = (programs: string[], others: number): string =>
       explainText(explain(facts, { nowUs: 2_500_000, queued: { a: { what: 'its turn', behind: { programs, others } } } }))
-    assert.match(says(['p0', 'p1'], 0), /\n  a is in the queue since 2\.50 s: its turn\n +behind p0, p1\n/)
+    assert.match(says(['p0', 'p1'], 0), /\n  a is in the queue \(2\.50 s so far\): its turn\n +behind p0, p1\n/)
     assert.match(says(['p0', 'p1', 'p2', 'p3', 'p4', 'p5', 'p6'], 3), /behind p0, p1, p2, p3, p4, 5 more\n/)
     assert.match(says([], 3), /behind 3 of others\n/)
   })

