@@ -104,7 +104,7 @@ export function finished(d: Deciding, input: Finished): void {
   const spans = input.spans.map((span, index) => ({ ...span, segment: segmentId(`${call.id}.${index}`) }))
   d.emit({
     kind: 'call.completed', call: call.id, attempt: call.attempt, finish: input.finish, report: input.report,
-    parts: input.parts, spans, toolCalls: input.toolCalls, resume: input.resume,
+    parts: input.parts, spans, toolCalls: input.toolCalls, resume: input.resume, supersedes: stateOf(d.core, call)?.record ?? null,
   })
   const program = must(d.core.programs, call.program)
   if (input.finish === 'tool_calls' && input.toolCalls.length > 0) startInterrupt(d, call, input)

@@ -17,6 +17,10 @@ export interface CoreConfig {
   readonly grantTokens: Tokens
   /** Calls that are neither committed nor ended; at it a new call is refused (`queue_full`). */
   readonly callsOpenMax: number
+  /** Calls of one program; at it a new one is refused (`queue_full`). */
+  readonly callsPerProgramMax: number
+  /** Tool classes learned apart; at it a new one is pooled as "other". */
+  readonly toolClassesMax: number
   /** Programs kept in memory; at it the longest closed are forgotten, and if none is, a new one is refused. */
   readonly programsMax: number
   /** Reusable prefixes a session keeps; at it the oldest is dropped. */
@@ -51,6 +55,8 @@ export const CORE_DEFAULTS: CoreConfig = {
   hostBytesMax: 1 << 30,
   grantTokens: 256,
   callsOpenMax: 1_000,
+  callsPerProgramMax: 10_000,
+  toolClassesMax: 1_000,
   programsMax: 20_000,
   sessionStatesMax: 4,
   dispatchWindow: 64,

@@ -48,7 +48,7 @@ export type Fact =
   | { kind: 'call.paused'; call: CallId; report: AttemptReport }
   | { kind: 'call.retried'; call: CallId; attempt: number; why: string }
   | { kind: 'call.detached'; call: CallId }
-  | { kind: 'call.completed'; call: CallId; attempt: number; finish: FinishReason; report: AttemptReport; parts: AttemptParts; spans: readonly { segment: SegmentId; tokens: Tokens; origin: Origin; digest: string }[]; toolCalls: readonly { id: string; name: string }[]; resume: 'none' | 'exact' | 'recomputed' }
+  | { kind: 'call.completed'; call: CallId; attempt: number; finish: FinishReason; report: AttemptReport; parts: AttemptParts; spans: readonly { segment: SegmentId; tokens: Tokens; origin: Origin; digest: string }[]; toolCalls: readonly { id: string; name: string }[]; resume: 'none' | 'exact' | 'recomputed'; supersedes: CallId | null }
   | { kind: 'call.cancelled'; call: CallId; why: string }
   | { kind: 'call.failed'; call: CallId; code: string; why: string }
   // interrupts
@@ -61,14 +61,14 @@ export type Fact =
   | { kind: 'kv.preserved'; state: StateId; engine: EngineId }
   | { kind: 'kv.offload.begun'; move: MoveId; state: StateId; engine: EngineId; tokens: Tokens; reservedBytes: Bytes }
   | { kind: 'kv.onboard.begun'; move: MoveId; state: StateId; engine: EngineId; tokens: Tokens; reservedGranules: Granules; forCall: CallId | null }
-  | { kind: 'kv.moved'; move: MoveId; state: StateId; to: Tier; bytes: Bytes; digest: string; copyUs: Us; dropImage: MoveId | null }
-  | { kind: 'kv.move.failed'; move: MoveId; state: StateId; why: string; sourceLost: boolean; dropImage: MoveId | null }
+  | { kind: 'kv.moved'; move: MoveId; state: StateId; engine: EngineId; to: Tier; bytes: Bytes; digest: string; copyUs: Us; dropImage: MoveId | null }
+  | { kind: 'kv.move.failed'; move: MoveId; state: StateId; engine: EngineId; to: Tier; why: string; sourceLost: boolean; dropImage: MoveId | null }
   | { kind: 'kv.offloaded'; state: StateId; bytes: Bytes }
   | { kind: 'kv.resume.ready'; state: StateId; call: CallId; engine: EngineId }
   | { kind: 'kv.discarded'; state: StateId; tier: Tier; tokens: Tokens; why: string; engine: EngineId | null; dropImage: MoveId | null }
   | { kind: 'kv.settled'; state: StateId; owner: Owner }
   | { kind: 'kv.adopted'; state: StateId; thread: ThreadId; session: SessionId }
-  | { kind: 'kv.forgotten'; state: StateId }
+  | { kind: 'kv.forgotten'; state: StateId; record: CallId | null }
   // engines
   | { kind: 'engine.joined'; engine: EngineId; capabilities: Capabilities; speeds: EngineSpeeds }
   | { kind: 'engine.progress'; engine: EngineId; speeds: EngineSpeeds }

@@ -16,11 +16,17 @@ export function startInterrupt(d: Deciding, call: Call, input: Finished): void {
   d.emit({
     kind: 'interrupt.started', interrupt: id, call: call.id, thread: call.thread, program: call.program, epoch: call.epoch,
     of: names.some((name) => d.core.config.humanTools.includes(name)) ? 'HUMAN' : 'TOOL',
-    toolClass: names.join('+'), toolCallIds: input.toolCalls.map((toolCall) => toolCall.id), effect: input.toolEffect,
+    toolClass: classOf(d, names), toolCallIds: input.toolCalls.map((toolCall) => toolCall.id), effect: input.toolEffect,
   })
   setTimer(d, `expire:${id}`, d.nowUs + d.core.config.interruptMaxUs)
   const { state } = must(d.core.threads, call.thread)
   if (state !== null) decideIdle(d, state)
+}
+
+/** The tools' names; a class beyond the limit is learned with all others of its kind. */
+function classOf(d: Deciding, names: readonly string[]): string {
+  const name = names.join('+')
+  return d.core.waits.has(name) || d.core.waits.size < d.core.config.toolClassesMax ? name : 'other'
 }
 
 /** Nobody answered in time: the program fails, and what it held is freed. */

@@ -115,7 +115,7 @@ export function moveDone(d: Deciding, input: MoveDone): void {
   if (state.owner.kind === 'nobody') return failMove(d, move, 'nobody owns it any more', false)
   const { bytes, digest, copyUs } = input
   const dropImage = move.from === 'host' ? state.host?.image ?? null : null
-  d.emit({ kind: 'kv.moved', move: move.id, state: state.id, to: move.to, bytes, digest, copyUs, dropImage })
+  d.emit({ kind: 'kv.moved', move: move.id, state: state.id, engine: move.engine, to: move.to, bytes, digest, copyUs, dropImage })
   if (move.to === 'host') return d.emit({ kind: 'kv.offloaded', state: state.id, bytes })
   const call = resumingCall(d, move)
   if (call === null) return decideIdle(d, state.id)
@@ -138,7 +138,7 @@ export function failMove(d: Deciding, move: Move, why: string, sourceLost: boole
   const state = must(d.core.states, move.state)
   const call = resumingCall(d, move)
   const dropImage = move.to === 'host' ? move.id : sourceLost ? state.host?.image ?? null : null
-  d.emit({ kind: 'kv.move.failed', move: move.id, state: state.id, why, sourceLost, dropImage })
+  d.emit({ kind: 'kv.move.failed', move: move.id, state: state.id, engine: move.engine, to: move.to, why, sourceLost, dropImage })
   if (state.owner.kind === 'nobody') return releaseState(d, state.id)
   if (move.from === 'device' && state.device !== null) discardDevice(d, state, `it could not be copied: ${why}`)
   if (call !== null) readyIfDue(d, call)
@@ -155,7 +155,7 @@ export function releaseState(d: Deciding, id: StateId): void {
   if (state.residence.kind === 'moving') return
   if (state.device !== null) discardDevice(d, state, 'its program has ended')
   if (state.host !== null) discardHost(d, state, 'its program has ended')
-  d.emit({ kind: 'kv.forgotten', state: id })
+  d.emit({ kind: 'kv.forgotten', state: id, record: state.record })
 }
 
 /** The program answered: what it leaves is a reusable prefix of its session. */

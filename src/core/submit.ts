@@ -135,6 +135,9 @@ function programRefusal(d: Deciding, id: ProgramId, input: Submit): Refusal | nu
     return makeRoomForProgram(d) ? null
       : { code: 'queue_full', why: `${d.core.programs.size} programs are open, and programsMax is ${d.core.config.programsMax}` }
   }
+  if (program.calls.length >= d.core.config.callsPerProgramMax) {
+    return { code: 'queue_full', why: `the program has ${program.calls.length} calls, and callsPerProgramMax is as many` }
+  }
   const { stage } = program
   if (stage.kind === 'cancelled') return { code: 'program_cancelled', why: 'the program was cancelled' }
   if (stage.kind === 'failed') return { code: 'program_ended', why: `the program failed: ${stage.why}` }

@@ -1,0 +1,176 @@
+/**
+ * Owns the answers to those who asked: which call a request became (its own, the one it retries, a committed one shown
+ * again, or none), what its follower reads, and the replies to acts on programs. All of it is driven by facts that may be
+ * shown, so nothing is answered that could be lost.
+ */
+import { must } from '../core/assert.ts'
+import type { Fact } from '../core/fact.ts'
+import { rawOf, type CallId, type ProgramId } from '../core/ids.ts'
+import type { Call, CoreState } from '../core/state.ts'
+import type { CallHandle, CallUpdate, ProgramReply } from './gateway.ts'
+import { bodyOf, resultOf } from './perform.ts'
+import type { Outcome, Ports, StreamPart } from './ports.ts'
+import type { Follower, Streams } from './streams.ts'
+
+type Last = Extract<CallUpdate, { kind: 'done' }>
+
+interface Asking {
+  /** Resolves with a follower, or with updates that are all there will be. */
+  readonly answer: (answer: Follower | readonly CallUpdate[]) => void
+  readonly gone: (call: CallId) => void
+  left: boolean
+}
+
+interface Waiting {
+  readonly on: Fact['kind']
+  readonly program: ProgramId
+  readonly resolve: (reply: ProgramReply) => void
+}
+
+export class Admissions {
+  readonly #core: Readonly<CoreState>
+  readonly #ports: Ports
+  readonly #streams: Streams
+  readonly #asking = new Map<CallId, Asking>()
+  readonly #outcomes = new Map<CallId, Outcome>()
+  #replies: Waiting[] = []
+
+  constructor(core: Readonly<CoreState>, ports: Ports, streams: Streams) {
+    this.#core = core
+    this.#ports = ports
+    this.#streams = streams
+  }
+
+  handle(call: CallId, gone: (call: CallId) => void): CallHandle {
+    let follower: Follower | null = null
+    const { promise, resolve } = deferred<Follower | readonly CallUpdate[]>()
+    const asking: Asking = { answer: resolve, gone, left: false }
+    this.#asking.set(call, asking)
+    const updates = async function* (): AsyncGenerator<CallUpdate> {
+      const answer = await promise
+      if (Array.isArray(answer)) return yield* answer
+      follower = answer as Follower
+      if (asking.left) follower.leave()
+      yield* follower.read()
+    }
+    return {
+      updates: updates(),
+      hangUp() {
+        asking.left = true
+        follower?.leave()
+      },
+    }
+  }
+
+  outcome(call: CallId, outcome: Outcome): void {
+    this.#outcomes.set(call, outcome)
+  }
+
+  reply(on: Fact['kind'], program: ProgramId): Promise<ProgramReply> {
+    const { promise, resolve } = deferred<ProgramReply>()
+    this.#replies.push({ on, program, resolve })
+    return promise
+  }
+
+  show(fact: Fact): void {
+    switch (fact.kind) {
+      case 'call.arrived': return this.#arrived(fact.call)
+      case 'call.attached': return this.#attached(fact.call, fact.as)
+      case 'call.replayed': return this.#replayed(fact.call, fact.as)
+      case 'call.refused':
+        this.#ports.bodies.drop(bodyOf(fact.call))
+        return this.#answer(fact.call, [{ kind: 'refused', code: fact.code, why: fact.why }])
+      case 'call.completed': return this.#completed(fact)
+      case 'call.cancelled': return this.#streams.end(fact.call, { kind: 'failed', code: 'cancelled', why: fact.why })
+      case 'call.failed': return this.#failed(fact.call, fact.code, fact.why)
+      case 'program.started':
+      case 'program.completed':
+      case 'program.cancelled': return this.#replied(fact.kind, fact.program, { ok: true, program: rawOf(fact.program) })
+      case 'program.refused': return this.#replied(null, `${fact.tenant}/${fact.program}` as ProgramId, { ok: false, code: fact.code, why: fact.why })
+      default:
+    }
+  }
+
+  // ------------------------------------------------------------------ calls
+
+  #arrived(id: CallId): void {
+    const call = must(this.#core.calls, id)
+    this.#streams.open(id, must(this.#core.programs, call.program).tenant, this.#first(call))
+    this.#follow(id, id)
+  }
+
+  #attached(id: CallId, as: CallId): void {
+    this.#ports.bodies.drop(bodyOf(id))
+    const call = must(this.#core.calls, as)
+    if (!this.#streams.has(as)) this.#streams.reopen(as, must(this.#core.programs, call.program).tenant, this.#first(call))
+    this.#follow(id, as)
+  }
+
+  #follow(id: CallId, as: CallId): void {
+    const asking = this.#asking.get(id)
+    const follower = this.#streams.follow(as, (followers) => { if (followers === 0) asking?.gone(as) })
+    if (follower === null) return this.#answer(id, [{ kind: 'failed', code: 'internal', why: 'the call is not open' }])
+    if (asking?.left === true) follower.leave()
+    this.#answer(id, follower)
+  }
+
+  /** The committed result of a call whose tool calls wait for results: never generated twice (invariant 7). */
+  #replayed(id: CallId, as: CallId): void {
+    this.#ports.bodies.drop(bodyOf(id))
+    const call = must(this.#core.calls, as)
+    const kept = this.#ports.bodies.get(resultOf(as))
+    if (kept === null) return this.#answer(id, [{ kind: 'failed', code: 'store_failed', why: 'its committed result is no longer kept' }])
+    const { parts, last } = JSON.parse(Buffer.from(kept).toString('utf8')) as { parts: StreamPart[]; last: Last }
+    this.#answer(id, [this.#first(call), ...parts.map((part) => ({ kind: 'part', part }) as const), last])
+  }
+
+  #first(call: Call): CallUpdate {
+    const program = must(this.#core.programs, call.program)
+    return { kind: 'arrived', call: call.id, program: rawOf(program.id), identity: program.identity }
+  }
+
+  #completed(fact: Extract<Fact, { kind: 'call.completed' }>): void {
+    const call = must(this.#core.calls, fact.call)
+    const outcome = this.#outcomes.get(fact.call)
+    this.#outcomes.delete(fact.call)
+    const last: Last = {
+      kind: 'done', finish: fact.finish, promptTokens: outcome?.promptTokens ?? call.promptTokens,
+      outputTokens: outcome?.outputTokens ?? fact.report.outputTokens, cachedTokens: outcome?.cachedTokens ?? 0,
+      resume: fact.resume, queuedUs: (call.startedUs ?? call.arrivedUs) - call.arrivedUs,
+    }
+    if (fact.finish === 'tool_calls') {
+      const result = JSON.stringify({ parts: this.#streams.parts(fact.call), last })
+      this.#ports.bodies.put(resultOf(fact.call), must(this.#core.programs, call.program).tenant, Buffer.from(result))
+    }
+    this.#streams.end(fact.call, last)
+  }
+
+  /** A call that never got as far as an engine was refused; one that did has failed. */
+  #failed(id: CallId, code: string, why: string): void {
+    this.#outcomes.delete(id)
+    const ran = this.#core.calls.get(id)?.startedUs != null
+    this.#streams.end(id, { kind: ran ? 'failed' : 'refused', code, why })
+  }
+
+  #answer(id: CallId, answer: Follower | readonly CallUpdate[]): void {
+    this.#asking.get(id)?.answer(answer)
+    this.#asking.delete(id)
+  }
+
+  // ------------------------------------------------------------------ programs
+
+  /** Replies come in the order of the asking; a refusal names no act, so it answers the oldest about its program. */
+  #replied(on: Fact['kind'] | null, program: ProgramId, reply: ProgramReply): void {
+    const at = this.#replies.findIndex((waiting) => waiting.program === program && (on === null || waiting.on === on))
+    const waiting = this.#replies[at]
+    if (waiting === undefined) return
+    this.#replies.splice(at, 1)
+    waiting.resolve(reply)
+  }
+}
+
+function deferred<T>(): { promise: Promise<T>; resolve: (value: T) => void } {
+  let resolve: (value: T) => void = () => undefined
+  const promise = new Promise<T>((done) => { resolve = done })
+  return { promise, resolve }
+}

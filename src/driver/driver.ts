@@ -1,0 +1,218 @@
+/**
+ * Owns the only main loop. A turn takes what arrived, stamps it, lets the core decide, appends the facts, and performs
+ * them: at once where all are flow facts, after they are durable where one is a barrier fact, and never out of order.
+ * Production, the simulator and the tests run this same turn; time, ids, randomness, log and engines come through ports.
+ */
+import { InvariantError } from '../core/assert.ts'
+import type { CoreConfig } from '../core/config.ts'
+import { isBarrier, type Logged } from '../core/fact.ts'
+import { callId, programId, type CallId, type TenantId } from '../core/ids.ts'
+import type { Input } from '../core/input.ts'
+import { checkInvariants, nothingSeen } from '../core/invariants.ts'
+import { step } from '../core/step.ts'
+import type { CoreState } from '../core/state.ts'
+import { Admissions } from './admissions.ts'
+import type { CallHandle, Gateway, ProgramReply, Submission } from './gateway.ts'
+import { bodyOf, Performer, recordOf } from './perform.ts'
+import type { EngineSink, Outcome, Ports, StreamChunk } from './ports.ts'
+import { recover } from './recover.ts'
+import { Streams } from './streams.ts'
+import { Trace } from './trace.ts'
+
+export interface DriverOptions {
+  readonly core: CoreConfig
+  /** The invariants are checked every so many turns; 1 in tests, 0 never. */
+  readonly checkEveryTurns: number
+  /** A bug, or a log that cannot be written: memory is ahead of the disk, and only a restart is honest. */
+  readonly onFatal: (error: Error) => void
+}
+
+/** At it, the rest waits for the next turn. */
+const INPUTS_PER_TURN_MAX = 256
+
+export class Driver implements Gateway {
+  readonly core: CoreState
+  readonly #ports: Ports
+  readonly #options: DriverOptions
+  readonly #trace = new Trace()
+  readonly #streams: Streams
+  readonly #performer: Performer
+  readonly #admissions: Admissions
+  readonly #seen = nothingSeen()
+  readonly #watchers = new Set<(logged: Logged) => void>()
+  #inbox: Input[] = []
+  #turnDue = false
+  #turns = 0
+  #stopped = false
+  /** Turns appended and not yet performed, oldest first. */
+  #unperformed: { facts: readonly Logged[]; durable: boolean }[] = []
+
+  /** Replays the log; nothing runs before `start`. Throws where the log cannot be read. */
+  constructor(ports: Ports, options: DriverOptions) {
+    this.#ports = ports
+    this.#options = options
+    this.core = recover(options.core, ports.log, this.#trace)
+    this.#streams = new Streams(ports.bodies, ports.clock)
+    this.#performer = new Performer(this.core, ports, this.#streams, (input) => this.post(input))
+    this.#admissions = new Admissions(this.core, ports, this.#streams)
+  }
+
+  /** Takes the next reign, fences what ran before, and opens the engines. */
+  async start(): Promise<void> {
+    const images = await this.#ports.images.verify()
+    const reign = this.#ports.log.nextReign()
+    this.post({ kind: 'restart', reign, wallOffsetUs: this.#ports.clock.wallOffsetUs(), images })
+    this.#turn()
+    this.#performer.armTimers()
+    for (const engine of this.#ports.engines) engine.open(reign, this.#sink())
+  }
+
+  async stop(): Promise<void> {
+    this.#stopped = true
+    this.#performer.stop()
+    await Promise.all(this.#ports.engines.map((engine) => engine.close()))
+  }
+
+  post(input: Input): void {
+    this.#inbox.push(input)
+    if (this.#turnDue || this.#stopped) return
+    this.#turnDue = true
+    this.#ports.clock.soon(() => this.#turn())
+  }
+
+  // ------------------------------------------------------------------ the turn
+
+  #turn(): void {
+    this.#turnDue = false
+    if (this.#stopped) return
+    try {
+      this.#decideAll(this.#inbox.splice(0, INPUTS_PER_TURN_MAX))
+    } catch (error) {
+      return this.#fail(error instanceof Error ? error : new Error(String(error)))
+    }
+    if (this.#inbox.length > 0 && !this.#turnDue) {
+      this.#turnDue = true
+      this.#ports.clock.soon(() => this.#turn())
+    }
+  }
+
+  #decideAll(inputs: readonly Input[]): void {
+    const nowUs = this.#ports.clock.nowUs()
+    const facts: Logged[] = []
+    for (const input of inputs) {
+      const decided = step(this.core, input, nowUs)
+      for (const logged of decided) this.#trace.note(this.core, logged)
+      facts.push(...decided)
+    }
+    this.#turns += 1
+    const { checkEveryTurns } = this.#options
+    if (checkEveryTurns > 0 && this.#turns % checkEveryTurns === 0) checkInvariants(this.core, this.#seen)
+    if (facts.length > 0) this.#append(facts)
+  }
+
+  #append(facts: readonly Logged[]): void {
+    const barrier = facts.some(({ fact }) => isBarrier(fact))
+    const turn = { facts, durable: !barrier }
+    this.#unperformed.push(turn)
+    this.#ports.log.append(facts, barrier, () => {
+      turn.durable = true
+      this.#performDurable()
+    })
+    this.#performDurable()
+  }
+
+  #performDurable(): void {
+    while (this.#unperformed[0]?.durable === true) {
+      const turn = this.#unperformed.shift()
+      for (const logged of turn?.facts ?? []) this.#show(logged)
+    }
+  }
+
+  #show(logged: Logged): void {
+    this.#admissions.show(logged.fact)
+    this.#performer.perform(logged.fact)
+    for (const watcher of this.#watchers) watcher(logged)
+  }
+
+  #fail(error: Error): void {
+    this.#stopped = true
+    this.#performer.stop()
+    this.#options.onFatal(error instanceof InvariantError ? error : new Error(`the driver stopped: ${error.message}`, { cause: error }))
+  }
+
+  // ------------------------------------------------------------------ what engines say
+
+  #sink(): EngineSink {
+    return {
+      input: (input) => this.post(input),
+      chunk: (chunk) => this.#chunk(chunk),
+      outcome: (call, attempt, outcome) => this.#outcome(call, attempt, outcome),
+    }
+  }
+
+  #chunk(chunk: StreamChunk): void {
+    if (!this.#performer.isRunning(chunk.call, chunk.attempt)) return
+    if (this.#streams.chunk(chunk)) return
+    const call = this.core.calls.get(chunk.call)
+    if (call?.stage.kind !== 'running') return
+    const from = { engine: call.stage.engine, reign: this.core.reign, call: call.id, attempt: chunk.attempt, epoch: call.epoch }
+    this.post({ kind: 'attemptFailed', ...from, retryable: true, why: 'the engine left out output tokens' })
+  }
+
+  #outcome(id: CallId, attempt: number, outcome: Outcome): void {
+    const call = this.core.calls.get(id)
+    if (call === undefined || !this.#performer.isRunning(id, attempt)) return
+    const program = this.core.programs.get(call.program)
+    if (program === undefined) return
+    if (outcome.record !== null) this.#ports.bodies.put(recordOf(id), program.tenant, outcome.record)
+    this.#admissions.outcome(id, outcome)
+  }
+
+  // ------------------------------------------------------------------ the gateway
+
+  submit(submission: Submission): CallHandle {
+    const call = callId(this.#ports.ids.fresh())
+    const body = bodyOf(call)
+    this.#ports.bodies.put(body, submission.tenant, Buffer.from(submission.body))
+    const handle = this.#admissions.handle(call, (gone) => this.post({ kind: 'hangUp', call: gone }))
+    const { tenant, claims, model, digest, promptTokensEstimate, maxTokens, exactResume, priorityClass, deadlineUs } = submission
+    this.post({
+      kind: 'submit', tenant, call, body, freshProgram: this.#ports.ids.fresh(), claims, model, digest,
+      seed: submission.seed ?? this.#ports.ids.seed(), promptTokensEstimate, maxTokens, exactResume, priorityClass, deadlineUs,
+    })
+    return handle
+  }
+
+  declare(program: Parameters<Gateway['declare']>[0]): Promise<ProgramReply> {
+    const raw = program.program ?? this.#ports.ids.fresh()
+    const reply = this.#admissions.reply('program.started', programId(program.tenant, raw))
+    this.post({ kind: 'declareProgram', ...program, program: raw })
+    return reply
+  }
+
+  finish(tenant: TenantId, program: string): Promise<ProgramReply> {
+    const reply = this.#admissions.reply('program.completed', programId(tenant, program))
+    this.post({ kind: 'finishProgram', tenant, program })
+    return reply
+  }
+
+  cancel(tenant: TenantId, program: string): Promise<ProgramReply> {
+    const reply = this.#admissions.reply('program.cancelled', programId(tenant, program))
+    this.post({ kind: 'cancelProgram', tenant, program })
+    return reply
+  }
+
+  facts(tenant: TenantId, program: string, max: number): readonly Logged[] {
+    return this.#trace.of(programId(tenant, program), max)
+  }
+
+  watch(watcher: (logged: Logged) => void): () => void {
+    this.#watchers.add(watcher)
+    return () => void this.#watchers.delete(watcher)
+  }
+
+  nowUs(): number {
+    return this.#ports.clock.nowUs()
+  }
+}
+

@@ -1,0 +1,255 @@
+/**
+ * Owns what a decided fact does to the world: one small function a fact. It decides nothing; what engines answer comes
+ * back as inputs. Every command carries the attempt it is for, and perform remembers which attempt runs where, so that a
+ * cancelled or superseded one is stopped.
+ */
+import { must } from '../core/assert.ts'
+import type { Fact } from '../core/fact.ts'
+import { bodyId, type BodyId, type CallId, type EngineId } from '../core/ids.ts'
+import type { Input } from '../core/input.ts'
+import type { CoreState, State } from '../core/state.ts'
+import type { EngineCommand, EnginePort, ImageIdentity, ImageSpan, Ports } from './ports.ts'
+import type { Streams } from './streams.ts'
+
+export const bodyOf = (call: CallId): BodyId => bodyId(`body:${call}`)
+const preparedOf = (call: CallId): BodyId => bodyId(`prepared:${call}`)
+export const recordOf = (call: CallId): BodyId => bodyId(`record:${call}`)
+export const resultOf = (call: CallId): BodyId => bodyId(`result:${call}`)
+
+type Of<Kind extends Fact['kind']> = Extract<Fact, { kind: Kind }>
+
+export class Performer {
+  readonly #core: Readonly<CoreState>
+  readonly #ports: Ports
+  readonly #streams: Streams
+  readonly #post: (input: Input) => void
+  readonly #engines: ReadonlyMap<EngineId, EnginePort>
+  readonly #running = new Map<CallId, { engine: EngineId; attempt: number }>()
+  readonly #measuring = new Set<CallId>()
+  readonly #timers = new Map<string, () => void>()
+
+  constructor(core: Readonly<CoreState>, ports: Ports, streams: Streams, post: (input: Input) => void) {
+    this.#core = core
+    this.#ports = ports
+    this.#streams = streams
+    this.#post = post
+    this.#engines = new Map(ports.engines.map((engine) => [engine.id, engine]))
+  }
+
+  perform(fact: Fact): void {
+    switch (fact.kind) {
+      case 'call.arrived': return this.#measureNext(fact.call)
+      case 'call.scheduled': return this.#start(fact)
+      case 'call.preempted': return this.#tellRunning(fact.call, 'pause')
+      case 'call.paused': return void this.#running.delete(fact.call)
+      case 'call.retried':
+        this.#stop(fact.call)
+        return this.#measureNext(fact.call)
+      case 'call.detached': return this.#stop(fact.call)
+      case 'call.completed': return this.#completed(fact)
+      case 'call.cancelled':
+      case 'call.failed': return this.#ended(fact.call)
+      case 'interrupt.completed':
+      case 'interrupt.expired':
+      case 'interrupt.cancelled': return this.#ports.bodies.drop(resultOf(callOfInterrupt(fact.interrupt)))
+      case 'timer.set': return this.#setTimer(fact.timer, fact.atUs)
+      case 'timer.cleared': return this.#clearTimer(fact.timer)
+      default: return this.#performKv(fact)
+    }
+  }
+
+  #performKv(fact: Fact): void {
+    const { images } = this.#ports
+    switch (fact.kind) {
+      case 'engine.ordered': return this.#tell(fact.engine, { kind: 'order', orders: fact.orders })
+      case 'kv.offload.begun': return this.#offload(fact)
+      case 'kv.onboard.begun': return this.#onboard(fact)
+      case 'kv.moved': return this.#moved(fact)
+      case 'kv.move.failed':
+        if (fact.dropImage !== null) images.drop(fact.dropImage)
+        // A copy that came in for nobody must not stay on the device.
+        if (fact.to === 'device') this.#tell(fact.engine, { kind: 'discard', state: fact.state })
+        return
+      case 'kv.discarded':
+        if (fact.dropImage !== null) images.drop(fact.dropImage)
+        if (fact.engine !== null) this.#tell(fact.engine, { kind: 'discard', state: fact.state })
+        return
+      case 'kv.forgotten':
+        if (fact.record !== null) this.#ports.bodies.drop(recordOf(fact.record))
+        return
+      default:
+    }
+  }
+
+  /** Timers of a state that was recovered. */
+  armTimers(): void {
+    for (const [timer, atUs] of this.#core.timers) this.#setTimer(timer, atUs)
+  }
+
+  isRunning(call: CallId, attempt: number): boolean {
+    return this.#running.get(call)?.attempt === attempt
+  }
+
+  stop(): void {
+    for (const cancel of this.#timers.values()) cancel()
+    this.#timers.clear()
+  }
+
+  // ------------------------------------------------------------------ measuring
+
+  /** Sizes the call whose turn it is in the thread of `call`, off every engine's decode loop. */
+  #measureNext(of: CallId): void {
+    const thread = this.#core.threads.get(this.#core.calls.get(of)?.thread ?? ('' as never))
+    const id = thread?.active ?? null
+    const call = id === null ? undefined : this.#core.calls.get(id)
+    if (call?.stage.kind === 'arrived' && !this.#measuring.has(call.id)) void this.#measure(call.id)
+  }
+
+  async #measure(id: CallId): Promise<void> {
+    this.#measuring.add(id)
+    const call = must(this.#core.calls, id)
+    const { tenant } = must(this.#core.programs, call.program)
+    const engine = this.#engineFor(call.model)
+    const body = this.#ports.bodies.get(call.body)
+    if (engine === null || body === null) {
+      this.#measuring.delete(id)
+      const why = body === null ? 'its body is gone' : 'no engine serves the model now'
+      return this.#post({ kind: 'measureFailed', call: id, code: body === null ? 'store_failed' : 'engine_unavailable', why })
+    }
+    const measurement = await engine.measure({ call: id, body: Buffer.from(body).toString('utf8'), records: this.#recordsFor(id) })
+    this.#measuring.delete(id)
+    if (!measurement.ok) return this.#post({ kind: 'measureFailed', call: id, code: measurement.code, why: measurement.why })
+    this.#ports.bodies.put(preparedOf(id), tenant, measurement.prepared)
+    const { promptTokens, matched, renderingWon } = measurement
+    this.#post({ kind: 'measured', call: id, promptTokens, matched, renderingWon })
+  }
+
+  /** The thread's own record first, then what earlier turns left to the session, newest first. */
+  #recordsFor(id: CallId): { call: CallId; record: Uint8Array }[] {
+    const call = must(this.#core.calls, id)
+    const { state } = must(this.#core.threads, call.thread)
+    const { session } = must(this.#core.programs, call.program)
+    const states = state !== null ? [state] : session === null ? [] : [...must(this.#core.sessions, session).states].reverse()
+    const records: { call: CallId; record: Uint8Array }[] = []
+    for (const candidate of states) {
+      const from = must(this.#core.states, candidate).record
+      const record = from === null ? null : this.#ports.bodies.get(recordOf(from))
+      if (from !== null && record !== null) records.push({ call: from, record })
+    }
+    return records
+  }
+
+  #engineFor(model: string): EnginePort | null {
+    for (const engine of this.#core.engines.values()) {
+      if (engine.stage === 'joined' && engine.capabilities.models.includes(model)) return this.#engines.get(engine.id) ?? null
+    }
+    return null
+  }
+
+  // ------------------------------------------------------------------ attempts
+
+  #start(fact: Of<'call.scheduled'>): void {
+    const call = must(this.#core.calls, fact.call)
+    const body = this.#ports.bodies.get(call.body)
+    const prepared = this.#ports.bodies.get(preparedOf(call.id))
+    if (body === null || prepared === null) {
+      const from = { engine: fact.engine, reign: this.#core.reign, call: call.id, attempt: fact.attempt, epoch: call.epoch }
+      return this.#post({ kind: 'attemptFailed', ...from, retryable: false, why: 'its body is no longer kept' })
+    }
+    this.#running.set(call.id, { engine: fact.engine, attempt: fact.attempt })
+    this.#tell(fact.engine, {
+      kind: 'start', call: call.id, attempt: fact.attempt, epoch: call.epoch, state: fact.state,
+      body: Buffer.from(body).toString('utf8'), prepared, baseTokens: fact.baseTokens, keepTokens: fact.keepTokens,
+      recomputeTokens: fact.recomputeTokens, replay: fact.replay, forced: [...this.#streams.tokens(call.id)], seed: call.seed,
+      maxTokens: call.maxTokens, rank: fact.rank, grantGranules: fact.granules,
+    })
+  }
+
+  #completed(fact: Of<'call.completed'>): void {
+    this.#running.delete(fact.call)
+    this.#dropCall(fact.call)
+    if (fact.supersedes !== null && fact.supersedes !== fact.call) this.#ports.bodies.drop(recordOf(fact.supersedes))
+    this.#measureNext(fact.call)
+  }
+
+  #ended(call: CallId): void {
+    this.#stop(call)
+    this.#dropCall(call)
+    this.#measureNext(call)
+  }
+
+  #dropCall(call: CallId): void {
+    this.#ports.bodies.drop(bodyOf(call))
+    this.#ports.bodies.drop(preparedOf(call))
+  }
+
+  #stop(call: CallId): void {
+    this.#tellRunning(call, 'cancel')
+    this.#running.delete(call)
+  }
+
+  #tellRunning(call: CallId, kind: 'pause' | 'cancel'): void {
+    const running = this.#running.get(call)
+    if (running !== undefined) this.#tell(running.engine, { kind, call, attempt: running.attempt })
+  }
+
+  #tell(engine: EngineId, command: EngineCommand): void {
+    if (this.#core.engines.get(engine)?.stage === 'joined') this.#engines.get(engine)?.perform(command)
+  }
+
+  // ------------------------------------------------------------------ moves
+
+  #offload(fact: Of<'kv.offload.begun'>): void {
+    const state = this.#core.states.get(fact.state)
+    if (state === undefined) return
+    this.#tell(fact.engine, {
+      kind: 'offload', move: fact.move, state: fact.state, path: this.#ports.images.path(fact.move),
+      spans: this.#spansOf(state), identity: this.#identityOf(state),
+    })
+  }
+
+  #onboard(fact: Of<'kv.onboard.begun'>): void {
+    const state = this.#core.states.get(fact.state)
+    if (state?.host == null) return
+    this.#tell(fact.engine, {
+      kind: 'onboard', move: fact.move, state: fact.state, path: this.#ports.images.path(state.host.image),
+      digest: state.host.digest, identity: this.#identityOf(state),
+    })
+  }
+
+  #moved(fact: Of<'kv.moved'>): void {
+    if (fact.dropImage !== null) this.#ports.images.drop(fact.dropImage)
+    if (fact.to === 'device') return
+    this.#ports.images.keep(fact.move, fact.bytes, fact.digest)
+    this.#tell(fact.engine, { kind: 'discard', state: fact.state })
+  }
+
+  #spansOf(state: State): ImageSpan[] {
+    const spans: ImageSpan[] = state.spans.map(({ segment, tokens }) => ({ id: segment, tokens, origin: must(this.#core.segments, segment).origin }))
+    if (state.tail.prefilled > 0) spans.push({ id: 'tail.prefilled', tokens: state.tail.prefilled, origin: 'prefilled' })
+    if (state.tail.decoded > 0) spans.push({ id: 'tail.decoded', tokens: state.tail.decoded, origin: 'decoded' })
+    return spans
+  }
+
+  /** The same while the State lives: what the writer put into an image is what its reader must find. */
+  #identityOf(state: State): ImageIdentity {
+    return { tenant: state.tenant, state: state.id, owner: state.id, epoch: 0, reign: this.#core.reign }
+  }
+
+  // ------------------------------------------------------------------ timers
+
+  #setTimer(timer: string, atUs: number): void {
+    this.#clearTimer(timer)
+    this.#timers.set(timer, this.#ports.clock.at(atUs, () => {
+      this.#timers.delete(timer)
+      this.#post({ kind: 'due', timer })
+    }))
+  }
+
+  #clearTimer(timer: string): void {
+    this.#timers.get(timer)?.()
+    this.#timers.delete(timer)
+  }
+}
+
+const callOfInterrupt = (interrupt: string): CallId => interrupt.replace(/\.wait$/, '') as CallId

@@ -1,0 +1,58 @@
+/**
+ * Owns which facts belong to which program, for reading: the newest FACTS_PER_PROGRAM_MAX of each program in memory. It is
+ * told of each fact right after it was applied, while what the fact names can still be looked up.
+ */
+import type { Fact, Logged } from '../core/fact.ts'
+import type { CallId, InterruptId, ProgramId, StateId } from '../core/ids.ts'
+import type { CoreState } from '../core/state.ts'
+
+/** At it the oldest facts of the program leave memory; they stay in the log. */
+const FACTS_PER_PROGRAM_MAX = 4_000
+
+export class Trace {
+  readonly #facts = new Map<ProgramId, Logged[]>()
+  /** A State's program outlives the State by the fact that forgets it. */
+  readonly #programOfState = new Map<StateId, ProgramId>()
+
+  note(core: Readonly<CoreState>, logged: Logged): void {
+    const program = this.#programOf(core, logged.fact)
+    if (logged.fact.kind === 'program.forgotten') this.#facts.delete(logged.fact.program)
+    else if (program !== null) this.#keep(program, logged)
+    if (logged.fact.kind === 'kv.forgotten') this.#programOfState.delete(logged.fact.state)
+  }
+
+  of(program: ProgramId, max: number): readonly Logged[] {
+    return (this.#facts.get(program) ?? []).slice(-max)
+  }
+
+  #keep(program: ProgramId, logged: Logged): void {
+    const facts = this.#facts.get(program) ?? []
+    facts.push(logged)
+    if (facts.length > FACTS_PER_PROGRAM_MAX) facts.splice(0, facts.length - FACTS_PER_PROGRAM_MAX)
+    this.#facts.set(program, facts)
+  }
+
+  #programOf(core: Readonly<CoreState>, fact: Fact): ProgramId | null {
+    if (fact.kind === 'program.refused') return null
+    if ('program' in fact) return fact.program
+    if (fact.kind === 'call.attached' || fact.kind === 'call.replayed') return this.#ofCall(core, fact.as)
+    if ('interrupt' in fact && fact.interrupt !== null) return this.#ofInterrupt(core, fact.interrupt)
+    const program = 'call' in fact && fact.call !== null ? this.#ofCall(core, fact.call) : null
+    if ('state' in fact) {
+      const owner = core.states.get(fact.state)?.owner
+      const ofThread = owner?.kind === 'thread' ? core.threads.get(owner.thread)?.program ?? null : null
+      const found = program ?? ofThread ?? this.#programOfState.get(fact.state) ?? null
+      if (found !== null) this.#programOfState.set(fact.state, found)
+      return found
+    }
+    return program
+  }
+
+  #ofCall(core: Readonly<CoreState>, call: CallId): ProgramId | null {
+    return core.calls.get(call)?.program ?? null
+  }
+
+  #ofInterrupt(core: Readonly<CoreState>, interrupt: InterruptId): ProgramId | null {
+    return core.interrupts.get(interrupt)?.program ?? null
+  }
+}
