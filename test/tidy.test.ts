@@ -3,7 +3,7 @@
  * `test/tidy/`; each is fed a small bad source here, so that none of them is able to sleep.
  */
 import assert from 'node:assert/strict'
-import { readdirSync, readFileSync } from 'node:fs'
+import { existsSync, readdirSync, readFileSync } from 'node:fs'
 import { dirname, join, relative, sep } from 'node:path'
 import { describe, test } from 'node:test'
 import { barrels, cycles, directions, packages, unusedExports } from './tidy/graph.ts'
@@ -21,7 +21,7 @@ function repositoryRoot(): string {
 }
 
 const root = repositoryRoot()
-const files: readonly SourceFile[] = FOLDERS.flatMap((folder) => readdirSync(join(root, folder), { recursive: true, withFileTypes: true })
+const files: readonly SourceFile[] = FOLDERS.filter((folder) => existsSync(join(root, folder))).flatMap((folder) => readdirSync(join(root, folder), { recursive: true, withFileTypes: true })
   .filter((entry) => entry.isFile() && entry.name.endsWith('.ts'))
   .map((entry) => join(entry.parentPath, entry.name))
   .sort()
