@@ -5,9 +5,9 @@
 import { withServer } from './server.ts'
 
 const script = [
-  { match: 'north', text: 'In the north it rains.' },
-  { match: 'south', text: 'In the south it is dry.' },
-  { match: 'Both', text: 'Take an umbrella if you go north.' },
+  { match: '^How.*north', text: 'In the north it rains.' },
+  { match: '^How.*south', text: 'In the south it is dry.' },
+  { match: '^Both', text: 'Take an umbrella if you go north.' },
 ]
 
 await withServer(script, async ({ client, model, url }) => {
