@@ -116,6 +116,8 @@ const core = z.strictObject({
   hostMiBMax: inMebibytes(d.hostBytesMax),
   grantTokens: count.default(d.grantTokens),
   callsOpenMax: count.default(d.callsOpenMax),
+  callsPerProgramMax: count.default(d.callsPerProgramMax),
+  toolClassesMax: count.default(d.toolClassesMax),
   programsMax: count.default(d.programsMax),
   sessionStatesMax: z.int().min(0).default(d.sessionStatesMax),
   dispatchWindow: count.default(d.dispatchWindow),

@@ -34,6 +34,7 @@ export class Admissions {
   readonly #asking = new Map<CallId, Asking>()
   readonly #outcomes = new Map<CallId, Outcome>()
   #replies: Waiting[] = []
+  #refusal: Extract<CallUpdate, { kind: 'refused' }> | null = null
 
   constructor(core: Readonly<CoreState>, ports: Ports, streams: Streams) {
     this.#core = core
@@ -60,6 +61,20 @@ export class Admissions {
         follower?.leave()
       },
     }
+  }
+
+  /** A handle for a call that was never submitted. */
+  refused(code: string, why: string): CallHandle {
+    const refusal = this.#refusal ?? { kind: 'refused', code, why } as const
+    return { updates: (async function* () { yield refusal })(), hangUp: () => undefined }
+  }
+
+  /** Everybody who asked is told, and whoever asks later. */
+  refuseAll(code: string, why: string): void {
+    this.#refusal = { kind: 'refused', code, why }
+    for (const [id] of this.#asking) this.#answer(id, [this.#refusal])
+    this.#streams.endAll({ kind: 'failed', code, why })
+    for (const waiting of this.#replies.splice(0)) waiting.resolve({ ok: false, code, why })
   }
 
   outcome(call: CallId, outcome: Outcome): void {

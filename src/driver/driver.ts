@@ -4,7 +4,6 @@
  * Production, the simulator and the tests run this same turn; time, ids, randomness, log and engines come through ports.
  */
 import { InvariantError } from '../core/assert.ts'
-import type { CoreConfig } from '../core/config.ts'
 import { isBarrier, type Logged } from '../core/fact.ts'
 import { callId, programId, type CallId, type TenantId } from '../core/ids.ts'
 import type { Input } from '../core/input.ts'
@@ -15,16 +14,17 @@ import { Admissions } from './admissions.ts'
 import type { CallHandle, Gateway, ProgramReply, Submission } from './gateway.ts'
 import { bodyOf, Performer, recordOf } from './perform.ts'
 import type { EngineSink, Outcome, Ports, StreamChunk } from './ports.ts'
-import { recover } from './recover.ts'
+import type { Recovered } from './recover.ts'
 import { Streams } from './streams.ts'
-import { Trace } from './trace.ts'
+import type { Trace } from './trace.ts'
 
 export interface DriverOptions {
-  readonly core: CoreConfig
   /** The invariants are checked every so many turns; 1 in tests, 0 never. */
   readonly checkEveryTurns: number
   /** A bug, or a log that cannot be written: memory is ahead of the disk, and only a restart is honest. */
   readonly onFatal: (error: Error) => void
+  /** When the store cannot write: go on with facts in memory only, or refuse every call. */
+  readonly storeFailure: 'pass' | 'refuse'
 }
 
 /** At it, the rest waits for the next turn. */
@@ -34,7 +34,7 @@ export class Driver implements Gateway {
   readonly core: CoreState
   readonly #ports: Ports
   readonly #options: DriverOptions
-  readonly #trace = new Trace()
+  readonly #trace: Trace
   readonly #streams: Streams
   readonly #performer: Performer
   readonly #admissions: Admissions
@@ -44,14 +44,16 @@ export class Driver implements Gateway {
   #turnDue = false
   #turns = 0
   #stopped = false
+  #storeFailed = false
   /** Turns appended and not yet performed, oldest first. */
   #unperformed: { facts: readonly Logged[]; durable: boolean }[] = []
 
-  /** Replays the log; nothing runs before `start`. Throws where the log cannot be read. */
-  constructor(ports: Ports, options: DriverOptions) {
+  /** Nothing runs before `start`. */
+  constructor(ports: Ports, options: DriverOptions, recovered: Recovered) {
     this.#ports = ports
     this.#options = options
-    this.core = recover(options.core, ports.log, this.#trace)
+    this.core = recovered.core
+    this.#trace = recovered.trace
     this.#streams = new Streams(ports.bodies, ports.clock)
     this.#performer = new Performer(this.core, ports, this.#streams, (input) => this.post(input))
     this.#admissions = new Admissions(this.core, ports, this.#streams)
@@ -114,7 +116,8 @@ export class Driver implements Gateway {
     const barrier = facts.some(({ fact }) => isBarrier(fact))
     const turn = { facts, durable: !barrier }
     this.#unperformed.push(turn)
-    this.#ports.log.append(facts, barrier, () => {
+    if (this.#storeFailed) turn.durable = true
+    else this.#ports.log.append(facts, barrier, () => {
       turn.durable = true
       this.#performDurable()
     })
@@ -132,6 +135,17 @@ export class Driver implements Gateway {
     this.#admissions.show(logged.fact)
     this.#performer.perform(logged.fact)
     for (const watcher of this.#watchers) watcher(logged)
+  }
+
+  /** Nothing will be durable from here on; what was decided and not yet shown is shown, or nothing is any more. */
+  storeFailed(): void {
+    this.#storeFailed = true
+    if (this.#options.storeFailure === 'refuse') {
+      this.#admissions.refuseAll('store_failed', 'facts can no longer be written, and storeFailure says refuse')
+      return void this.stop()
+    }
+    for (const turn of this.#unperformed) turn.durable = true
+    this.#performDurable()
   }
 
   #fail(error: Error): void {
@@ -172,6 +186,7 @@ export class Driver implements Gateway {
 
   submit(submission: Submission): CallHandle {
     const call = callId(this.#ports.ids.fresh())
+    if (this.#stopped) return this.#admissions.refused('engine_unavailable', 'the server is stopping')
     const body = bodyOf(call)
     this.#ports.bodies.put(body, submission.tenant, Buffer.from(submission.body))
     const handle = this.#admissions.handle(call, (gone) => this.post({ kind: 'hangUp', call: gone }))

@@ -4,14 +4,21 @@ import type { CoreConfig } from '../core/config.ts'
 import { upcast } from '../core/upcast.ts'
 import type { CoreState } from '../core/state.ts'
 import type { FactLog } from './ports.ts'
-import type { Trace } from './trace.ts'
+import { Trace } from './trace.ts'
 
-export function recover(config: CoreConfig, log: FactLog, trace: Trace): CoreState {
+export interface Recovered {
+  readonly core: CoreState
+  readonly trace: Trace
+}
+
+/** Throws InvariantError where the log was written by a newer release or contradicts itself. */
+export function recover(config: CoreConfig, log: FactLog): Recovered {
   const core = emptyCore(config)
+  const trace = new Trace()
   for (const kept of log.read()) {
     const logged = upcast(kept)
     apply(core, logged)
     trace.note(core, logged)
   }
-  return core
+  return { core, trace }
 }

@@ -80,6 +80,10 @@ export class Streams {
     this.#bodies.drop(journalId(call))
   }
 
+  endAll(last: CallUpdate): void {
+    for (const call of [...this.#streams.keys()]) this.end(call, last)
+  }
+
   /** Follows from the first update on; null where the call is not open. */
   follow(call: CallId, left: (followers: number) => void): Follower | null {
     const stream = this.#streams.get(call)

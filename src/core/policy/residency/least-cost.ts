@@ -30,7 +30,7 @@ export const leastCost: ResidencyPolicy = {
     const wait = waitOf(core, state, interrupt, nowUs)
     const price = granuleSecondMicro(core, engine, granulesWanted) * state.device.granules
     const other = cheaperOther(core, state, engine, wait)
-    const untilUs = wait.survival.seen < WAITS_ENOUGH ? breakEvenUs(other.cost, price) : bestHoldUs(wait, other.cost, price)
+    const untilUs = wait.survival.seen < WAITS_ENOUGH ? breakEvenUs(other.cost, price) - wait.elapsedUs : bestHoldUs(wait, other.cost, price)
     const options = [
       { choice: 'preserve', cost: preserveCost(state.device.granules, wait.expectedUs, Math.round(price / state.device.granules)), infeasible: null },
       ...other.options,

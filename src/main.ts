@@ -1,0 +1,119 @@
+/**
+ * The composition root: the only file that knows every layer. `start(config)` opens the store, replays it, builds the
+ * engines' adapters and the driver, and opens the door; `close()` takes it down in the opposite order.
+ */
+import { createReadStream } from 'node:fs'
+import { mkdirSync } from 'node:fs'
+import type { AddressInfo } from 'node:net'
+import { join } from 'node:path'
+import { crc32 } from 'node:zlib'
+import type { Config, EngineConfig } from './config.ts'
+import { Driver } from './driver/driver.ts'
+import type { EnginePort } from './driver/ports.ts'
+import { recover } from './driver/recover.ts'
+import { systemClock, systemIds } from './driver/system.ts'
+import { EmbeddedEngine } from './engines/embedded.ts'
+import { OpenaiEngine } from './engines/openai.ts'
+import { readScript } from './engines/script-file.ts'
+import { createScriptedEngine } from './engines/scripted.ts'
+import { resolveModel, type ModelProgress } from './models/resolve.ts'
+import { buildApp } from './server/app.ts'
+import { makeLog } from './server/log.ts'
+import { openStore } from './store/store.ts'
+
+export interface StartHooks {
+  readonly onModelProgress?: (progress: ModelProgress) => void
+  /** A bug, or a log that cannot be read: by default said and the process ends, since only a restart is honest. */
+  readonly onFatal?: (error: Error) => void
+}
+
+export interface Server {
+  /** Without a path; the API is below `/v1`. */
+  readonly url: string
+  readonly driver: Driver
+  close(): Promise<void>
+}
+
+/** Bodies of open calls, token records and journals; at it the oldest are dropped and recomputed from what clients send. */
+const BODY_BYTES_MAX = 512 * 1024 * 1024
+/** In production the invariants are checked every so many turns. */
+const CHECK_EVERY_TURNS = 1_000
+
+export async function start(config: Config, hooks: StartHooks = {}): Promise<Server> {
+  const log = makeLog(config.logLevel)
+  mkdirSync(config.dataDir, { recursive: true })
+  let driver: Driver | null = null
+  const store = openStore(config.dataDir, {
+    imagesDir: config.imagesDir, imageBytesMax: config.core.hostBytesMax, bodyBytesMax: BODY_BYTES_MAX,
+    digestFile: fileDigest,
+    onLoss: (loss) => log.warn(loss, 'something kept can no longer be had'),
+    onFailure: (error) => {
+      log.error({ err: error, storeFailure: config.storeFailure }, 'the store failed')
+      driver?.storeFailed()
+    },
+  })
+  try {
+    const recovered = recover(config.core, store.log)
+    const clock = systemClock(recovered.core.nowUs, recovered.core.wallOffsetUs)
+    const engines = await Promise.all(config.engines.map((one) => engineOf(one, config, hooks)))
+    const onFatal = hooks.onFatal ?? ((error: Error) => {
+      log.fatal({ err: error }, 'stopping')
+      process.exit(70)
+    })
+    driver = new Driver(
+      { clock, ids: systemIds, log: store.log, bodies: store.bodies, images: store.images, engines },
+      { checkEveryTurns: CHECK_EVERY_TURNS, onFatal, storeFailure: config.storeFailure },
+      recovered,
+    )
+    await driver.start()
+    const app = buildApp({ gateway: driver, host: config.listen.host, tenants: config.tenants, limits: config.limits, metricsKey: config.metricsKey, log })
+    await app.listen(config.listen)
+    return { url: urlOf(app.server.address(), config.listen.host), driver, close: closer(app, driver, store) }
+  } catch (error) {
+    await driver?.stop()
+    await store.close()
+    throw error
+  }
+}
+
+function closer(app: { close(): PromiseLike<unknown> }, driver: Driver, store: { close(): Promise<void> }): () => Promise<void> {
+  let closing: Promise<void> | null = null
+  const close = async (): Promise<void> => {
+    await app.close()
+    await driver.stop()
+    await store.close()
+  }
+  return () => closing ??= close()
+}
+
+function urlOf(address: AddressInfo | string | null, host: string): string {
+  const port = typeof address === 'object' ? address?.port : undefined
+  return `http://${host.includes(':') ? `[${host}]` : host}:${port ?? 0}`
+}
+
+async function engineOf(one: EngineConfig, config: Config, hooks: StartHooks): Promise<EnginePort> {
+  switch (one.kind) {
+    case 'scripted':
+      return createScriptedEngine({ id: one.id, script: readScript(one.script) })
+    case 'openai':
+      return new OpenaiEngine({
+        id: one.id, baseUrl: one.baseUrl, apiKey: one.apiKey, models: [one.model], contextTokens: one.contextTokens, runningMax: one.runningMax,
+      })
+    case 'embedded': {
+      const progress = hooks.onModelProgress
+      const model = await resolveModel({ model: one.model, env: process.env, ...(progress === undefined ? {} : { onProgress: progress }) })
+      return new EmbeddedEngine({ ...one, model, runtimeDir: config.dataDir, probeCachePath: join(config.dataDir, 'probes.json') })
+    }
+  }
+}
+
+/** The digest of an image is the CRC32 of its file, whatever engine wrote it; null where the file cannot be read. */
+async function fileDigest(path: string): Promise<string | null> {
+  let crc = 0
+  try {
+    for await (const chunk of createReadStream(path, { highWaterMark: 1 << 20 })) crc = crc32(chunk as Buffer, crc)
+  } catch {
+    return null
+  }
+  return crc.toString(16).padStart(8, '0')
+}
