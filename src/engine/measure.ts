@@ -1,8 +1,29 @@
-/** Owns the measuring of a call. Signatures first; the rest follows. */
-import type { Sampling } from '../protocol/chat.ts'
-import type { ToolParsing } from './output.ts'
-import type { ChatTemplate } from './template.ts'
-import type { Prepared, Tokenizer } from './token-record.ts'
+/**
+ * Owns what a prompt is in tokens: which committed tokens it continues, what is tokenised anew, and the origin of every
+ * token. All of it is fixed here, from the rendering and the records alone; what is resident plays no part (E1).
+ *
+ * A prompt that begins with a record's text is the record's tokens, then its pending tokens and the rest as given. Where
+ * it does not, the rendering wins: as many whole tokens of the record as spell the beginning of the prompt, then the
+ * rest as given. An echo is first brought to what was committed: absent content is "", arguments that are equal as JSON
+ * are the committed ones.
+ *
+ *   tokens   record .............. | pending, rest ....
+ *   origin   as in the record      | prefilled; decoded where it is one token alone
+ *
+ * M1 a run of prefilled tokens has two or more, here and after every reuse: where a cut would leave one, one token more
+ *    is given. So `matched` may be less than what is equal, and at least one token is always left to feed.
+ * M2 a record's tokens end with whole characters where they are cut.
+ */
+import { createHash } from 'node:crypto'
+import type { ChatCall, ChatMessage } from '../protocol/chat.ts'
+import { offeredTools, parseCall, planCall, refusalOf } from './call-plan.ts'
+import type { CallPlan, Refusal } from './call-plan.ts'
+import { jsonEqual } from './grammar/json-text.ts'
+import { TemplateError } from './template.ts'
+import type { ChatTemplate, Segment } from './template.ts'
+import { TokenRecordError, decodeRecord, joinRuns, messageDigest } from './token-record.ts'
+import type { CommittedMessage, HistoryEntry, Prepared, TokenRecord, TokenRun, Tokenizer } from './token-record.ts'
+import { Utf8Decoder } from './utf8.ts'
 
 export interface MeasureLimits {
   /** Most tokens a State can have: prompt and output. */
@@ -11,22 +32,15 @@ export interface MeasureLimits {
   readonly vocabulary: string
 }
 
-/** How a call is generated; a function of its body alone. */
-export interface CallPlan {
-  readonly sampling: Sampling
-  readonly stops: readonly string[]
-  /** Null: as many as the context has room for. */
-  readonly maxTokens: number | null
-  /** GBNF whose root is `root`, where a tool call is forced. */
-  readonly grammar: string | null
-  readonly toolParsing: ToolParsing
-}
+/** `record` is what `encodeRecord` wrote; one that is damaged is passed over and named in `renderingWon`. */
+export interface OfferedRecord { readonly call: string; readonly record: Uint8Array }
 
-export interface Refusal {
-  readonly ok: false
-  readonly code: 'bad_body' | 'context_too_long' | 'template_failed' | 'unsupported_schema'
-  readonly why: string
-}
+/** Why no record was continued to its end. */
+type RenderingWon =
+  | 'damaged record' | 'other vocabulary' | 'other tools' | 'shorter history' | 'edited echo' | 'edited history'
+  | 'template changed earlier text'
+
+export { planOf } from './call-plan.ts'
 
 export type Measured =
   | {
@@ -39,16 +53,269 @@ export type Measured =
   }
   | Refusal
 
-/** `record` is what `encodeRecord` wrote; one that is damaged is passed over and named in `renderingWon`. */
-export interface OfferedRecord { readonly call: string; readonly record: Uint8Array }
-
 export function measure(
-  _tokenizer: Tokenizer, _template: ChatTemplate, _body: string, _records: readonly OfferedRecord[], _limits: MeasureLimits,
+  tokenizer: Tokenizer, template: ChatTemplate, body: string, records: readonly OfferedRecord[], limits: MeasureLimits,
 ): Measured {
-  throw new Error('not built yet')
+  try {
+    const call = parseCall(body)
+    const plan = planCall(call)
+    return new Measuring(tokenizer, template, call, limits).measure(records, plan)
+  } catch (error) {
+    if (error instanceof TemplateError) return { ok: false, code: 'template_failed', why: error.message }
+    return refusalOf(error)
+  }
 }
 
-/** The plan alone, for a start whose prompt was measured before. */
-export function planOf(_body: string): { readonly ok: true; readonly plan: CallPlan } | Refusal {
-  throw new Error('not built yet')
+/** How far a prompt continues a record. */
+interface Continuation {
+  readonly call: string
+  readonly record: TokenRecord
+  readonly prompt: Prompt
+  /** Leading tokens of the record that are kept. */
+  readonly kept: number
+  /** Characters of the prompt that they and `pending` spell. */
+  readonly chars: number
+  readonly pending: readonly number[]
+  readonly why: RenderingWon | null
 }
+
+/** Messages as they are rendered, and the rendering. */
+interface Prompt {
+  readonly messages: readonly ChatMessage[]
+  readonly history: readonly HistoryEntry[]
+  readonly segments: readonly Segment[]
+  readonly text: string
+}
+
+class Measuring {
+  readonly #tokenizer: Tokenizer
+  readonly #template: ChatTemplate
+  readonly #call: ChatCall
+  readonly #limits: MeasureLimits
+  readonly #toolsDigest: string
+
+  constructor(tokenizer: Tokenizer, template: ChatTemplate, call: ChatCall, limits: MeasureLimits) {
+    this.#tokenizer = tokenizer
+    this.#template = template
+    this.#call = call
+    this.#limits = limits
+    this.#toolsDigest = digestOf(offeredTools(call))
+  }
+
+  measure(records: readonly OfferedRecord[], plan: CallPlan): Measured {
+    const { best, why } = this.#best(records)
+    const prompt = best?.prompt ?? this.#prompt([])
+    const prepared = this.#prepare(prompt, best)
+    const promptTokens = prepared.tokens.length
+    const { contextTokens } = this.#limits
+    if (promptTokens === 0) throw new TemplateError('the chat template rendered nothing')
+    if (promptTokens >= contextTokens) {
+      const need = `${promptTokens} tokens of prompt and at least one of output do not fit into ${contextTokens}`
+      return { ok: false, code: 'context_too_long', why: need }
+    }
+    const tokens = best === null ? 0 : matchedTokens(prepared, best.kept)
+    const matched = best === null || tokens === 0 ? null : { record: best.call, tokens }
+    return { ok: true, prepared, promptTokens, matched, renderingWon: why, plan }
+  }
+
+  /** The record that is continued furthest; of equals the first. */
+  #best(records: readonly OfferedRecord[]): { best: Continuation | null; why: RenderingWon | null } {
+    let best: Continuation | null = null
+    let why: RenderingWon | null = null
+    for (const offered of records) {
+      const record = readRecord(offered.record)
+      if (record === null || record.vocabulary !== this.#limits.vocabulary) {
+        why ??= record === null ? 'damaged record' : 'other vocabulary'
+        continue
+      }
+      const found = this.#continue(offered.call, record)
+      if (best === null || found.kept > best.kept) best = found
+    }
+    return { best, why: best === null ? why : best.why }
+  }
+
+  #continue(call: string, record: TokenRecord): Continuation {
+    const prompt = this.#prompt(record.history)
+    const whole = record.text + record.pendingText
+    if (prompt.text.startsWith(whole)) {
+      return {
+        call, record, prompt, kept: record.tokens.length, chars: whole.length, pending: record.pending, why: null,
+      }
+    }
+    const common = commonTokens(this.#tokenizer, record, prompt.text)
+    const why = this.#whyRenderingWon(record, prompt.history)
+    return { call, record, prompt, kept: common.tokens, chars: common.chars, pending: [], why }
+  }
+
+  #whyRenderingWon(record: TokenRecord, history: readonly HistoryEntry[]): RenderingWon {
+    if (record.toolsDigest !== this.#toolsDigest) return 'other tools'
+    const changed = record.history.findIndex(({ digest }, i) => history[i]?.digest !== digest)
+    if (changed === -1) return 'template changed earlier text'
+    if (changed >= history.length) return 'shorter history'
+    return record.history[changed]?.committed === null ? 'edited history' : 'edited echo'
+  }
+
+  #prompt(committed: readonly HistoryEntry[]): Prompt {
+    const entries = this.#call.messages.map((message, i) => canonical(message, committed[i]?.committed ?? null))
+    const messages = entries.map(({ message }) => message)
+    const segments = this.#template.render(messages, offeredTools(this.#call))
+    return { messages, history: entries.map(({ entry }) => entry), segments, text: textOf(segments) }
+  }
+
+  #prepare(prompt: Prompt, from: Continuation | null): Prepared {
+    const rest = this.#tokenise(prompt, from?.chars ?? 0)
+    const record = from?.record ?? null
+    const { kept, given } = settle(record, from?.kept ?? 0, [...from?.pending ?? [], ...rest])
+    const tokens = new Int32Array(kept + given.length)
+    if (record !== null) tokens.set(record.tokens.subarray(0, kept))
+    tokens.set(given, kept)
+    const runs = joinRuns(cutRuns(record?.runs ?? [], kept), {
+      tokens: given.length, origin: given.length === 1 ? 'decoded' : 'prefilled',
+    })
+    // A pending control token was generated, so it spells nothing although it is given now.
+    const silentEnd = (from?.kept ?? 0) + (from?.pending.length ?? 0)
+    return {
+      tokens,
+      runs,
+      text: prompt.text,
+      silent: (record?.silent ?? []).filter((index) => index < silentEnd),
+      vocabulary: this.#limits.vocabulary,
+      toolsDigest: this.#toolsDigest,
+      history: prompt.history,
+    }
+  }
+
+  /** The prompt from character `from` on. Control tokens are read only where the template wrote them. */
+  #tokenise(prompt: Prompt, from: number): number[] {
+    const text = prompt.text.slice(from)
+    const tokens = this.#tokenizer.tokenize(text, true)
+    const spelled = this.#spelledByOthers(tokens)
+    // What the template itself looks for in a message (an end of reasoning, say) cannot be hidden from it.
+    const hidden = spelled.filter((spelling) => this.#hide(prompt, [spelling]) !== null)
+    const segments = hidden.length === 0 ? null : this.#hide(prompt, hidden)
+    if (segments === null) return [...tokens]
+    return dropChars(segments, from).flatMap(({ text: part, literal }) => [...this.#tokenizer.tokenize(part, !literal)])
+  }
+
+  /** Null where the template would write another text. */
+  #hide(prompt: Prompt, hidden: readonly string[]): readonly Segment[] | null {
+    const segments = this.#template.render(prompt.messages, offeredTools(this.#call), hidden)
+    return textOf(segments) === prompt.text ? segments : null
+  }
+
+  /** Spellings of control tokens that were read and that occur in what users, tools or models wrote. Longest first. */
+  #spelledByOthers(tokens: Int32Array): string[] {
+    const control = new Set<number>()
+    for (const token of tokens) if (this.#tokenizer.isControl(token)) control.add(token)
+    const written = JSON.stringify([this.#call.messages, offeredTools(this.#call)])
+    return [...control]
+      .map((token) => Buffer.from(this.#tokenizer.piece(token, true)).toString('utf8'))
+      .filter((spelling) => spelling !== '' && written.includes(JSON.stringify(spelling).slice(1, -1)))
+      .sort((a, b) => b.length - a.length)
+  }
+}
+
+// ---------------------------------------------------------------- echoes
+
+/** The message as it is rendered: the committed one where it is its echo. */
+function canonical(message: ChatMessage, committed: CommittedMessage | null): { message: ChatMessage; entry: HistoryEntry } {
+  const echo = committed !== null && isEcho(message, committed) ? committed : null
+  const toolCalls = echo === null
+    ? message.toolCalls
+    : message.toolCalls.map((call, i) => ({ ...call, arguments: echo.toolCalls[i]?.arguments ?? call.arguments }))
+  const rendered = { ...message, toolCalls }
+  return { message: rendered, entry: { digest: messageDigest(message.role, rendered), committed: echo } }
+}
+
+const isEcho = (message: ChatMessage, committed: CommittedMessage): boolean =>
+  message.role === 'assistant'
+  && message.content === committed.content
+  && message.toolCalls.length === committed.toolCalls.length
+  && message.toolCalls.every((call, i) => {
+    const own = committed.toolCalls[i]
+    return own !== undefined && call.name === own.name && sameArguments(call.arguments, own.arguments)
+  })
+
+function sameArguments(a: string, b: string): boolean {
+  if (a === b) return true
+  try {
+    return jsonEqual(JSON.parse(a), JSON.parse(b))
+  } catch (error) {
+    // What is no JSON is equal only as text.
+    if (error instanceof SyntaxError) return false
+    throw error
+  }
+}
+
+// ---------------------------------------------------------------- tokens
+
+/** Null where it is damaged. */
+function readRecord(bytes: Uint8Array): TokenRecord | null {
+  try {
+    return decodeRecord(bytes)
+  } catch (error) {
+    if (error instanceof TokenRecordError) return null
+    throw error
+  }
+}
+
+/** The longest run of whole tokens of the record that spells the beginning of `text` (M2). */
+function commonTokens(tokenizer: Tokenizer, record: TokenRecord, text: string): { tokens: number; chars: number } {
+  const silent = new Set(record.silent)
+  const decoder = new Utf8Decoder()
+  const best = { tokens: 0, chars: 0 }
+  let at = 0
+  for (const [i, token] of record.tokens.entries()) {
+    const spelled = silent.has(i) ? '' : decoder.push(tokenizer.piece(token, true))
+    if (!text.startsWith(spelled, at)) break
+    at += spelled.length
+    if (!decoder.clean) continue
+    best.tokens = i + 1
+    best.chars = at
+  }
+  return best
+}
+
+/** What is kept and what is given, so that no prefilled run has one token (M1). */
+function settle(record: TokenRecord | null, kept: number, given: readonly number[]): { kept: number; given: readonly number[] } {
+  const last = cutRuns(record?.runs ?? [], kept).at(-1)
+  const lone = last?.origin === 'prefilled' && last.tokens === 1 && given.length < 2
+  const token = record?.tokens[kept - 1]
+  return lone && token !== undefined ? { kept: kept - 1, given: [token, ...given] } : { kept, given }
+}
+
+/** Tokens whose KV may be used again: something is left to feed, and never one of a longer prefilled run (M1). */
+function matchedTokens({ tokens, runs }: Prepared, kept: number): number {
+  const most = Math.min(kept, tokens.length - 1)
+  let begin = 0
+  for (const run of runs) {
+    const end = begin + run.tokens
+    if (most < end) return run.origin === 'prefilled' && most > begin && end - most === 1 ? most - 1 : most
+    begin = end
+  }
+  return most
+}
+
+function cutRuns(runs: readonly TokenRun[], tokens: number): TokenRun[] {
+  let left = tokens
+  return runs.flatMap((run) => {
+    const taken = Math.min(left, run.tokens)
+    left -= taken
+    return taken === 0 ? [] : [{ tokens: taken, origin: run.origin }]
+  })
+}
+
+// ---------------------------------------------------------------- text
+
+const textOf = (segments: readonly Segment[]): string => segments.map(({ text }) => text).join('')
+
+function dropChars(segments: readonly Segment[], chars: number): Segment[] {
+  let left = chars
+  return segments.flatMap((segment) => {
+    const dropped = Math.min(left, segment.text.length)
+    left -= dropped
+    return dropped === segment.text.length ? [] : [{ ...segment, text: segment.text.slice(dropped) }]
+  })
+}
+
+const digestOf = (value: unknown): string => createHash('sha256').update(JSON.stringify(value)).digest('base64url').slice(0, 16)

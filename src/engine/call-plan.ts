@@ -1,0 +1,151 @@
+/**
+ * Owns reading a call's body in the engine and what follows from it alone: how the call is sampled, where it stops, and
+ * the grammar that holds a forced tool call. The body was validated at the door; it is checked here again because it
+ * came over a socket.
+ */
+import type { ChatCall, ChatMessage, ChatToolCall, Sampling, ToolDefinition } from '../protocol/chat.ts'
+import { SchemaError } from './grammar/schema-error.ts'
+import { toolCallGrammar } from './grammar/tool-call-grammar.ts'
+import type { ToolParsing } from './output.ts'
+
+/** How a call is generated; a function of its body alone. */
+export interface CallPlan {
+  readonly sampling: Sampling
+  readonly stops: readonly string[]
+  /** Null: as many as the context has room for. */
+  readonly maxTokens: number | null
+  /** GBNF whose root is `root`, where a tool call is forced. */
+  readonly grammar: string | null
+  readonly toolParsing: ToolParsing
+}
+
+export interface Refusal {
+  readonly ok: false
+  readonly code: 'bad_body' | 'context_too_long' | 'template_failed' | 'unsupported_schema'
+  readonly why: string
+}
+
+export class BodyError extends Error {}
+
+/** The plan alone, for a start whose prompt was measured before. */
+export function planOf(body: string): { readonly ok: true; readonly plan: CallPlan } | Refusal {
+  try {
+    return { ok: true, plan: planCall(parseCall(body)) }
+  } catch (error) {
+    return refusalOf(error)
+  }
+}
+
+/** What a thrown error means to the caller; throws it again where it is no refusal. */
+export function refusalOf(error: unknown): Refusal {
+  if (error instanceof BodyError) return { ok: false, code: 'bad_body', why: error.message }
+  if (error instanceof SchemaError) return { ok: false, code: 'unsupported_schema', why: error.message }
+  throw error
+}
+
+/** Throws BodyError or SchemaError. */
+export function planCall(call: ChatCall): CallPlan {
+  const { tools, toolChoice, sampling, stop, maxTokens } = call
+  const settled = { sampling, stops: stop, maxTokens }
+  if (toolChoice === 'none' || (toolChoice === 'auto' && tools.length === 0)) {
+    return { ...settled, grammar: null, toolParsing: 'off' }
+  }
+  if (toolChoice === 'auto') return { ...settled, grammar: null, toolParsing: 'whole' }
+  const forced = toolChoice === 'required' ? tools : tools.filter(({ name }) => name === toolChoice.name)
+  if (forced.length === 0) throw new BodyError('a tool call is required, but no such tool is offered')
+  return { ...settled, grammar: toolCallGrammar(forced), toolParsing: 'streamed' }
+}
+
+/** The tools that the prompt names. */
+export const offeredTools = ({ tools, toolChoice }: ChatCall): readonly ToolDefinition[] =>
+  toolChoice === 'none' ? [] : tools
+
+// ---------------------------------------------------------------- reading
+
+/** Throws BodyError. */
+export function parseCall(body: string): ChatCall {
+  const call = asObject(parseJson(body), 'the body')
+  return {
+    model: asText(call['model'], 'model'),
+    messages: asList(call['messages'], 'messages', asMessage),
+    tools: asList(call['tools'], 'tools', asTool),
+    toolChoice: asToolChoice(call['toolChoice']),
+    sampling: asSampling(call['sampling']),
+    stop: asList(call['stop'], 'stop', asText),
+    maxTokens: call['maxTokens'] === null ? null : asNumber(call['maxTokens'], 'maxTokens'),
+  }
+}
+
+function parseJson(body: string): unknown {
+  try {
+    return JSON.parse(body)
+  } catch (error) {
+    throw new BodyError('the body is no JSON', { cause: error })
+  }
+}
+
+function asMessage(value: unknown, path: string): ChatMessage {
+  const { role, content, toolCalls, toolCallId } = asObject(value, path)
+  if (role !== 'system' && role !== 'user' && role !== 'assistant' && role !== 'tool') {
+    throw new BodyError(`${path}.role is no role`)
+  }
+  return {
+    role,
+    content: asText(content, `${path}.content`),
+    toolCalls: asList(toolCalls, `${path}.toolCalls`, asToolCall),
+    toolCallId: toolCallId === null ? null : asText(toolCallId, `${path}.toolCallId`),
+  }
+}
+
+function asToolCall(value: unknown, path: string): ChatToolCall {
+  const call = asObject(value, path)
+  return {
+    id: asText(call['id'], `${path}.id`),
+    name: asText(call['name'], `${path}.name`),
+    arguments: asText(call['arguments'], `${path}.arguments`),
+  }
+}
+
+function asTool(value: unknown, path: string): ToolDefinition {
+  const tool = asObject(value, path)
+  return {
+    name: asText(tool['name'], `${path}.name`),
+    description: asText(tool['description'], `${path}.description`),
+    parameters: asObject(tool['parameters'], `${path}.parameters`),
+  }
+}
+
+function asToolChoice(value: unknown): ChatCall['toolChoice'] {
+  if (value === 'none' || value === 'auto' || value === 'required') return value
+  return { name: asText(asObject(value, 'toolChoice')['name'], 'toolChoice.name') }
+}
+
+function asSampling(value: unknown): Sampling {
+  const sampling = asObject(value, 'sampling')
+  return {
+    temperature: asNumber(sampling['temperature'], 'sampling.temperature'),
+    topP: asNumber(sampling['topP'], 'sampling.topP'),
+    topK: asNumber(sampling['topK'], 'sampling.topK'),
+    minP: asNumber(sampling['minP'], 'sampling.minP'),
+  }
+}
+
+function asList<T>(value: unknown, path: string, item: (value: unknown, path: string) => T): T[] {
+  if (!Array.isArray(value)) throw new BodyError(`${path} is no list`)
+  return value.map((member: unknown, i) => item(member, `${path}[${i}]`))
+}
+
+function asObject(value: unknown, path: string): Record<string, unknown> {
+  if (typeof value !== 'object' || value === null || Array.isArray(value)) throw new BodyError(`${path} is no object`)
+  return value as Record<string, unknown>
+}
+
+function asText(value: unknown, path: string): string {
+  if (typeof value !== 'string') throw new BodyError(`${path} is no text`)
+  return value
+}
+
+function asNumber(value: unknown, path: string): number {
+  if (typeof value !== 'number' || !Number.isFinite(value) || value < 0) throw new BodyError(`${path} is no number of 0 or more`)
+  return value
+}
