@@ -1,0 +1,112 @@
+/**
+ * Owns what turns a start into a sequence: its body and prompt checked, a lane for its State, and that lane cut to the
+ * tokens that may be kept. Where the lane holds less than the control plane thought, or something else, the rest is
+ * simply fed: the plan has every token, and the result is the same.
+ */
+import { planOf } from './call-plan.ts'
+import { Fed } from './fed.ts'
+import { heldTokens } from './lanes.ts'
+import type { Lane, Lanes } from './lanes.ts'
+import type { Llama } from './llama/llama.ts'
+import { LlamaError } from './llama/llama.ts'
+import { OutputPipeline } from './output.ts'
+import { Plan } from './plan.ts'
+import { Sequence } from './sequence.ts'
+import type { StartRequest } from './sequence.ts'
+import { TokenRecordError, decodePrepared } from './token-record.ts'
+import type { Prepared } from './token-record.ts'
+
+/** Root of every grammar that `measure.ts` makes. */
+const GRAMMAR_ROOT = 'root'
+
+export interface AdmissionHost {
+  readonly llama: Llama
+  readonly lanes: Lanes
+  readonly modelDigest: string
+  readonly contextTokens: number
+  readonly nowUs: number
+}
+
+export type Admitted =
+  | { readonly ok: true; readonly sequence: Sequence }
+  | { readonly ok: false; readonly why: string; readonly retryable: boolean }
+
+export function admit(host: AdmissionHost, start: StartRequest, preparedBytes: Uint8Array): Admitted {
+  const read = readPrepared(preparedBytes)
+  if (typeof read === 'string') return refuse(`the prompt as measured cannot be read: ${read}`)
+  const wrong = wrongStart(host, start, read)
+  if (wrong !== null) return refuse(wrong)
+  const planned = planOf(start.body)
+  if (!planned.ok) return refuse(planned.why)
+  const { sampling, stops, toolParsing, grammar: gbnf } = planned.plan
+  const grammar = gbnf === null ? null : readGrammar(host.llama, gbnf)
+  if (typeof grammar === 'string') return refuse(grammar)
+
+  const lane = host.lanes.find(start.state) ?? (host.lanes.canTake(start.state) ? host.lanes.take(start.state) : null)
+  if (lane === null || lane.content.kind === 'arriving') {
+    grammar?.dispose()
+    return { ok: false, why: lane === null ? 'no lane is free' : 'its State is still on its way in', retryable: true }
+  }
+  const plan = new Plan(read.tokens, read.runs, start.forced, keepable(lane, start, read.tokens), start.replay === 'plain')
+  const sequence = new Sequence({
+    start, lane, plan, grammar, sampling, prepared: read,
+    fed: cutTo(host.llama, lane, plan),
+    output: new OutputPipeline({ tokenizer: host.llama, stops, toolParsing }),
+    isEog: (token) => host.llama.isEog(token),
+    contextTokens: host.contextTokens,
+    startedUs: host.nowUs,
+  })
+  return { ok: true, sequence }
+}
+
+const refuse = (why: string): Admitted => ({ ok: false, why, retryable: false })
+
+function readPrepared(bytes: Uint8Array): Prepared | string {
+  try {
+    return decodePrepared(bytes)
+  } catch (error) {
+    if (error instanceof TokenRecordError) return error.message
+    throw error
+  }
+}
+
+function readGrammar(llama: Llama, gbnf: string): ReturnType<Llama['grammar']> | string {
+  try {
+    return llama.grammar(gbnf, GRAMMAR_ROOT)
+  } catch (error) {
+    if (error instanceof LlamaError) return error.message
+    throw error
+  }
+}
+
+function wrongStart(host: AdmissionHost, start: StartRequest, prepared: Prepared): string | null {
+  const { tokens, vocabulary } = prepared
+  const { vocabSize } = host.llama.info
+  if (vocabulary !== host.modelDigest) return 'the prompt was measured with another model'
+  if (tokens.length === 0) return 'the prompt is empty'
+  if (tokens.length + start.forced.length > host.contextTokens + 1) {
+    return `the prompt has ${tokens.length} tokens, ${start.forced.length} were shown, and a State holds ${host.contextTokens}`
+  }
+  if (start.baseTokens > tokens.length) return `the prompt has ${tokens.length} tokens and continues ${start.baseTokens}`
+  const known = (token: number): boolean => token >= 0 && token < vocabSize
+  return tokens.every(known) && start.forced.every(known) ? null : 'a token is not in the vocabulary'
+}
+
+/** Leading tokens of the lane that the plan has too, at most as many as the control plane knows of. */
+function keepable(lane: Lane, start: StartRequest, prompt: Int32Array): number {
+  const { content } = lane
+  const held = content.kind === 'fed' ? content.fed.matching([...prompt, ...start.forced]) : heldTokens(lane)
+  return Math.min(start.keepTokens, held)
+}
+
+function cutTo(llama: Llama, lane: Lane, plan: Plan): Fed {
+  if (heldTokens(lane) > plan.begin) llama.cut(lane.index, plan.begin)
+  if (lane.content.kind === 'fed') {
+    lane.content.fed.cut(plan.begin)
+    return lane.content.fed
+  }
+  const fed = new Fed()
+  for (let position = 0; position < plan.begin; position++) fed.push(plan.tokens[position] ?? 0, plan.origin(position))
+  lane.content = { kind: 'fed', fed }
+  return fed
+}

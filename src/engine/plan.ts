@@ -1,0 +1,112 @@
+/**
+ * Owns the plan of one attempt: which tokens are fed at which position and how. Fixed at the start from what was
+ * measured and what was already shown, before any reuse (E1): given tokens are prefilled in runs of two and more,
+ * generated tokens are decoded one by one, a lone given token is decoded.
+ *
+ *   position   0 ........ prompt .............. total
+ *   tokens     as measured | shown output but the last
+ *   origin     as measured | decoded
+ */
+import assert from 'node:assert/strict'
+import type { Origin } from './fed.ts'
+
+export interface Run { readonly tokens: number; readonly origin: Origin }
+
+/** Tokens in a row of one origin: positions `begin` to before `end`. */
+export interface Stretch { readonly begin: number; readonly end: number; readonly origin: Origin }
+
+/** What one batch may take of it. */
+export type Piece = { readonly kind: 'prefill'; readonly count: number } | { readonly kind: 'decode' }
+
+/** Below this a chunk could not lend a token to a remainder of one. */
+export const CHUNK_TOKENS_MIN = 4
+
+export class Plan {
+  readonly tokens: Int32Array
+  readonly promptTokens: number
+  /** Position of the first token this attempt feeds. */
+  readonly begin: number
+  /** Some token is fed in another way than it was before. */
+  readonly deviates: boolean
+  readonly #stretches: readonly Stretch[]
+
+  /**
+   * `held`: leading tokens on device that may be kept. With `plain`, what was decoded and is not held is prefilled.
+   */
+  constructor(prompt: Int32Array, runs: readonly Run[], forced: readonly number[], held: number, plain: boolean) {
+    const shown = forced.slice(0, -1)
+    this.tokens = new Int32Array(prompt.length + shown.length)
+    this.tokens.set(prompt)
+    this.tokens.set(shown, prompt.length)
+    this.promptTokens = prompt.length
+    const planned = stretchesOf(shown.length === 0 ? runs : [...runs, { tokens: shown.length, origin: 'decoded' }])
+    assert((planned.at(-1)?.end ?? 0) === this.tokens.length, 'the runs do not cover the tokens')
+    const kept = Math.min(held, this.tokens.length)
+    this.#stretches = plain ? withoutReplay(planned, kept) : planned
+    this.deviates = plain && planned.some(({ end, origin }) => origin === 'decoded' && end > kept)
+      && !sameStretches(this.#stretches, planned)
+    this.begin = this.#backedUp(kept, forced.length === 0)
+  }
+
+  /** What comes at `position`, at most `chunkTokens` of it. */
+  piece(position: number, chunkTokens: number): Piece {
+    const { begin, end, origin } = this.#at(position)
+    if (origin === 'decoded' || end - begin === 1) return { kind: 'decode' }
+    const left = end - position
+    assert(left > 1, `one given token is left at position ${position}`)
+    const count = Math.min(left, chunkTokens)
+    // A prefill of one row computes something else than a prefill: the remainder borrows from this chunk.
+    return { kind: 'prefill', count: left - count === 1 ? count - 1 : count }
+  }
+
+  /** How the token at `position` was fed, where it was fed by this plan or its like. */
+  origin(position: number): Origin {
+    const { begin, end, origin } = this.#at(position)
+    return end - begin === 1 ? 'decoded' : origin
+  }
+
+  /**
+   * Where feeding begins when `kept` tokens could be kept: earlier by one or two where else a single given token
+   * would be left of a longer run, or where the logits of the prompt's last token are needed and gone.
+   */
+  #backedUp(kept: number, needsLogits: boolean): number {
+    const from = needsLogits ? Math.min(kept, this.tokens.length - 1) : kept
+    if (from >= this.tokens.length) return from
+    const { begin, end, origin } = this.#at(from)
+    const single = origin === 'prefilled' && end - from === 1 && end - begin > 1
+    return single ? from - 1 : from
+  }
+
+  #at(position: number): Stretch {
+    const found = this.#stretches.find(({ begin, end }) => begin <= position && position < end)
+    assert(found !== undefined, `nothing is planned at position ${position}`)
+    return found
+  }
+}
+
+/** Neighbours of one origin are one stretch. */
+function stretchesOf(runs: readonly Run[]): Stretch[] {
+  const stretches: Stretch[] = []
+  let position = 0
+  for (const { tokens, origin } of runs) {
+    if (tokens === 0) continue
+    const last = stretches.at(-1)
+    const joins = last !== undefined && last.origin === origin
+    if (joins) stretches.pop()
+    stretches.push({ begin: joins ? last.begin : position, end: position + tokens, origin })
+    position += tokens
+  }
+  return stretches
+}
+
+/** Everything from `from` on prefilled. */
+function withoutReplay(stretches: readonly Stretch[], from: number): Stretch[] {
+  const runs = stretches.flatMap(({ begin, end, origin }): Run[] => {
+    const before = Math.max(0, Math.min(end, from) - begin)
+    return [{ tokens: before, origin }, { tokens: end - begin - before, origin: 'prefilled' }]
+  })
+  return stretchesOf(runs)
+}
+
+const sameStretches = (a: readonly Stretch[], b: readonly Stretch[]): boolean =>
+  a.length === b.length && a.every(({ end, origin }, i) => end === b[i]?.end && origin === b[i].origin)

@@ -1,0 +1,60 @@
+/**
+ * Owns the file that remembers what probes found, by what they depend on: the model, the library, the CPU's kernel and
+ * the settings. A file that cannot be read is as good as none; one that cannot be written is said on stderr.
+ */
+import { readFileSync, renameSync, writeFileSync } from 'node:fs'
+import type { Llama } from './llama/llama.ts'
+import type { Exact } from './probe.ts'
+
+/** Grows when the probe asks more. */
+const PROBE_VERSION = 1
+/** At it the oldest answer is dropped. */
+const ANSWERS_MAX = 64
+
+export class ProbeCache {
+  readonly #path: string
+  readonly #key: string
+
+  constructor(path: string, info: Llama['info'], modelDigest: string, chunkTokens: number, threads: number) {
+    this.#path = path
+    this.#key = [
+      `probe${PROBE_VERSION}`, modelDigest, info.library, info.cpuKernel, info.kvLayout, info.flashAttention ? 'fa' : 'nofa',
+      info.extraBuffers ? 'repacked' : 'plain', info.lanes, info.laneTokens, chunkTokens, threads,
+    ].join('/')
+  }
+
+  read(): Exact | null {
+    return this.#answers().find(([key]) => key === this.#key)?.[1] ?? null
+  }
+
+  write(exact: Exact): void {
+    const others = this.#answers().filter(([key]) => key !== this.#key)
+    const answers = [...others, [this.#key, exact]].slice(-ANSWERS_MAX)
+    const partial = `${this.#path}.${process.pid}.partial`
+    try {
+      writeFileSync(partial, `${JSON.stringify({ answers }, null, 2)}\n`)
+      renameSync(partial, this.#path)
+    } catch (error) {
+      process.stderr.write(`the probe's answer is not kept: ${String(error)}\n`)
+    }
+  }
+
+  #answers(): readonly (readonly [string, Exact])[] {
+    try {
+      const file: unknown = JSON.parse(readFileSync(this.#path, 'utf8'))
+      return typeof file === 'object' && file !== null && 'answers' in file && Array.isArray(file.answers)
+        ? file.answers.filter(isAnswer) : []
+    } catch (error) {
+      const absent = error instanceof Error && 'code' in error && error.code === 'ENOENT'
+      if (!absent) process.stderr.write(`the answers of earlier probes cannot be read and are asked anew: ${String(error)}\n`)
+      return []
+    }
+  }
+}
+
+function isAnswer(entry: unknown): entry is readonly [string, Exact] {
+  if (!Array.isArray(entry) || typeof entry[0] !== 'string') return false
+  const exact: unknown = entry[1]
+  return typeof exact === 'object' && exact !== null && 'answer' in exact && 'because' in exact
+    && typeof exact.because === 'string' && (exact.answer === 'yes' || exact.answer === 'no')
+}

@@ -1,0 +1,83 @@
+/**
+ * Owns the question whether this engine is exact: one short life of a State, lived in several ways that E1 says are the
+ * same, compared by the hash of every row of logits drawn from. Runs once, a batch at a time, while nobody needs the
+ * engine, in free lanes only; whoever comes has it let go, and the way it was in begins anew.
+ */
+import type { WireEngine } from '../protocol/engine.ts'
+import type { Lanes } from './lanes.ts'
+import type { Lane } from './lanes.ts'
+import { Life } from './life.ts'
+import type { Lived, Way } from './life.ts'
+import type { Llama, Row } from './llama/llama.ts'
+
+export type Exact = WireEngine['exact']
+
+const LANES_NEEDED = 2
+
+export class Probe {
+  readonly #llama: Llama
+  readonly #lanes: Lanes
+  readonly #ways: readonly Way[]
+  #life: Life | null = null
+  #steps: Generator<readonly Row[], Lived> | null = null
+  #reference: Lived | null = null
+  #done = 0
+  #companyMax = 0
+
+  constructor(llama: Llama, lanes: Lanes, chunkTokens: number) {
+    this.#llama = llama
+    this.#lanes = lanes
+    const way = (name: string, other: Partial<Way>): Way =>
+      ({ name, chunkTokens, company: 0, changesLane: false, replays: false, ...other })
+    this.#ways = [
+      way('alone', {}),
+      way('in chunks of 23 tokens, with a remainder of one', { chunkTokens: 23 }),
+      way('in chunks of 8 tokens', { chunkTokens: 8 }),
+      way('beside one other lane', { company: 1 }),
+      way('beside all other lanes', { company: lanes.total - 1, chunkTokens: 32 }),
+      way('after a move to another lane', { changesLane: true }),
+      way('when recomputed with its outputs forced', { replays: true, company: 1 }),
+    ]
+  }
+
+  holds(lane: Lane): boolean {
+    return this.#life?.holds(lane) ?? false
+  }
+
+  canAdvance(): boolean {
+    return this.#life !== null || this.#lanes.free >= LANES_NEEDED
+  }
+
+  /** Runs one batch; the answer once it is known. */
+  async advance(): Promise<Exact | null> {
+    const way = this.#ways[this.#done]
+    if (way === undefined) return this.#yes()
+    this.#life ??= new Life(this.#llama, this.#lanes, way, this.#reference?.outputs ?? [])
+    this.#steps ??= this.#life.live()
+    const step = this.#steps.next()
+    if (step.done !== true) {
+      await this.#llama.decode(step.value)
+      return null
+    }
+    this.#companyMax = Math.max(this.#companyMax, this.#life.company)
+    this.release()
+    this.#done++
+    this.#reference ??= step.value
+    if (step.value.digest === this.#reference.digest) return this.#done === this.#ways.length ? this.#yes() : null
+    return { answer: 'no', because: `the same tokens have other logits ${way.name}` }
+  }
+
+  /** Gives its lanes back at once. Not while `advance` is under way. */
+  release(): void {
+    this.#life?.release()
+    this.#life = null
+    this.#steps = null
+  }
+
+  #yes(): Exact {
+    return {
+      answer: 'yes',
+      because: `${this.#ways.length} ways to feed the same tokens, beside up to ${this.#companyMax} other lanes, gave the same logits`,
+    }
+  }
+}

@@ -1,0 +1,125 @@
+/**
+ * Owns the engine's process: loads the model, listens for one control plane, and ends when that is gone (its socket
+ * closed, its lease ran out, or our parent is another). What is said on the socket is the loop's business.
+ */
+import { createHash } from 'node:crypto'
+import { createReadStream, rmSync } from 'node:fs'
+import { createServer } from 'node:net'
+import type { Server, Socket } from 'node:net'
+import { FrameError, FrameReader, encodeFrame } from '../protocol/frame.ts'
+import { calibrate } from './calibration.ts'
+import { Llama, LlamaError } from './llama/llama.ts'
+import { EngineLoop } from './loop.ts'
+import type { EngineOptions } from './loop.ts'
+import { ProbeCache } from './probe-cache.ts'
+import { SettingsError, readSettings } from './settings.ts'
+import type { Settings } from './settings.ts'
+import { templateOf } from './model-template.ts'
+
+/** Nobody connected, or nobody said hello, in this time: nobody will. */
+const HELLO_WITHIN_MS = 30_000
+const WATCH_EVERY_MS = 250
+/** A control plane that does not read is as good as gone; at so many bytes unsent the process ends. */
+const UNSENT_BYTES_MAX = 256 * 1024 * 1024
+
+/** Ends the process when whoever it works for is gone. */
+class Watch {
+  readonly #parent = process.ppid
+  #lastMs = performance.now()
+  #leaseMs = HELLO_WITHIN_MS
+
+  constructor(end: (why: string) => void) {
+    setInterval(() => {
+      if (process.ppid !== this.#parent) end('its parent is gone')
+      else if (performance.now() - this.#lastMs > this.#leaseMs) end(`nobody spoke for ${this.#leaseMs} ms`)
+    }, WATCH_EVERY_MS)
+  }
+
+  heard(): void {
+    this.#lastMs = performance.now()
+  }
+
+  lease(leaseMs: number): void {
+    this.#leaseMs = leaseMs
+  }
+}
+
+async function main(settings: Settings): Promise<void> {
+  const modelDigest = settings.modelDigest ?? await digestOf(settings.modelPath)
+  const llama = Llama.load({ ...settings, batchTokens: settings.chunkTokens })
+  const cache = settings.probeCachePath === null ? null
+    : new ProbeCache(settings.probeCachePath, llama.info, modelDigest, settings.chunkTokens, settings.threads)
+  const options: Omit<EngineOptions, 'emit'> = {
+    llama,
+    modelDigest,
+    template: templateOf(llama),
+    chunkTokens: settings.chunkTokens,
+    calibration: await calibrate(llama),
+    exact: cache?.read() ?? (settings.probe ? null : { answer: 'unknown', because: 'the probe is off' }),
+    probed: (exact) => cache?.write(exact),
+    nowUs: () => Math.round(performance.now() * 1_000),
+  }
+  const server = createServer()
+  const watch = new Watch((why) => end(settings, `the engine ends: ${why}`))
+  const socket = await firstConnection(server, settings.socketPath)
+  const loop = new EngineLoop({ ...options, emit: (event, bin) => send(settings, socket, encodeFrame(event, bin)) })
+  listen(settings, socket, loop, watch)
+  await loop.run()
+  socket.end(() => end(settings, null))
+}
+
+/** Resolves with the one control plane; any other is turned away. */
+function firstConnection(server: Server, path: string): Promise<Socket> {
+  return new Promise((resolve, reject) => {
+    server.on('error', reject)
+    server.once('connection', (socket: Socket) => {
+      server.on('connection', (other: Socket) => other.destroy())
+      resolve(socket)
+    })
+    server.listen(path)
+  })
+}
+
+function listen(settings: Settings, socket: Socket, loop: EngineLoop, watch: Watch): void {
+  const reader = new FrameReader()
+  socket.on('data', (chunk: Buffer) => {
+    try {
+      for (const { message, bin } of reader.push(chunk)) {
+        watch.heard()
+        const request = loop.receive(message, bin)
+        if (request?.kind === 'hello') watch.lease(request.leaseMs)
+      }
+    } catch (error) {
+      if (!(error instanceof FrameError)) throw error
+      end(settings, `the engine ends: its control plane broke the framing: ${error.message}`)
+    }
+  })
+  socket.on('error', (error) => end(settings, `the engine ends: its socket failed: ${error.message}`))
+  socket.on('close', () => end(settings, null))
+}
+
+function send(settings: Settings, socket: Socket, frame: Buffer): void {
+  socket.write(frame)
+  if (socket.writableLength > UNSENT_BYTES_MAX) end(settings, 'the engine ends: its control plane does not read')
+}
+
+/** At once, even in the middle of a batch: what the lanes hold is lost with the process in any case. */
+function end(settings: Settings, why: string | null): never {
+  if (why !== null) process.stderr.write(`${why}\n`)
+  if (process.platform !== 'win32') rmSync(settings.socketPath, { force: true })
+  process.exit(0)
+}
+
+async function digestOf(path: string): Promise<string> {
+  const hash = createHash('sha256')
+  for await (const chunk of createReadStream(path, { highWaterMark: 1 << 20 })) hash.update(chunk as Buffer)
+  return hash.digest('hex')
+}
+
+try {
+  await main(readSettings(process.argv.slice(2)))
+} catch (error) {
+  const said = error instanceof SettingsError || error instanceof LlamaError
+  process.stderr.write(`engine: ${said ? error.message : error instanceof Error ? error.stack : String(error)}\n`)
+  process.exit(1)
+}
