@@ -13,7 +13,7 @@ export function realModel(): Promise<string> {
 
 async function find(): Promise<string> {
   try {
-    return (await resolveModel({ model: null, env: process.env })).path
+    return (await resolveModel({ model: 'default', env: process.env })).path
   } catch (thrown) {
     if (process.env['ENTRACTE_OFFLINE'] !== '1') throw thrown
     console.log('ENTRACTE_OFFLINE=1 and no real model in the cache: this test runs on the tiny model')

@@ -21,7 +21,7 @@ const SCRATCH_AGE_MAX_MS = 24 * 3_600_000
 const SCRATCH_PREFIX = '.partial-'
 
 /** The digest a file must have and its exact size; null where any will do. */
-export interface Expected {
+interface Expected {
   readonly bytes: number
   readonly digest: string
 }

