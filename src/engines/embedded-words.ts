@@ -1,0 +1,72 @@
+/** Owns the translation between the engine process's words and the driver's: its command line, what it can do, its reports. */
+import type { AttemptReport } from '../core/input.ts'
+import type { Capabilities } from '../core/state.ts'
+import type { Tokens } from '../core/units.ts'
+import type { WireEngine, WireReport } from '../protocol/engine.ts'
+
+/** What the process is started with. */
+export interface EngineSettings {
+  readonly modelPath: string
+  readonly lanes: number
+  readonly laneTokens: Tokens
+  readonly threads: number
+  readonly chunkTokens: Tokens
+  readonly flashAttention: boolean
+  /** Weights repacked for the CPU at load; faster, and for some quantisations not exact. */
+  readonly extraBuffers: boolean
+  /** Null: the libraries that were installed with us. */
+  readonly libraryDir: string | null
+  /** Where the probe's answer is kept; null: asked at every start. */
+  readonly probeCachePath: string | null
+}
+
+export function argsOf(options: EngineSettings): string[] {
+  const { modelPath, lanes, laneTokens, threads, chunkTokens, flashAttention, extraBuffers, libraryDir, probeCachePath } = options
+  return [
+    '--model', modelPath,
+    '--lanes', String(lanes), '--lane-tokens', String(laneTokens),
+    '--threads', String(threads), '--chunk-tokens', String(chunkTokens),
+    ...(flashAttention ? ['--flash-attention'] : []),
+    ...(extraBuffers ? [] : ['--no-extra-buffers']),
+    ...(libraryDir === null ? [] : ['--library', libraryDir]),
+    ...(probeCachePath === null ? [] : ['--probe-cache', probeCachePath]),
+  ]
+}
+
+export const reportOf = (report: WireReport): AttemptReport => ({
+  service: {
+    useful: { residentUs: report.usefulResidentUs, workUs: report.usefulWorkUs },
+    retried: { residentUs: 0, workUs: 0 },
+    recomputed: { residentUs: report.recomputedResidentUs, workUs: report.recomputedWorkUs },
+  },
+  tailPrefilled: report.tailPrefilled,
+  tailDecoded: report.tailDecoded,
+  outputTokens: report.outputTokens,
+  recomputedTokens: report.recomputedTokens,
+})
+
+export function capabilitiesOf(models: readonly string[], engine: WireEngine): Capabilities {
+  const { lanes, laneTokens, kvBytesPerToken, contextTokens, imageKey, exact } = engine
+  return {
+    models,
+    contextTokens,
+    runningMax: lanes,
+    tokenise: true,
+    rank: true,
+    preempt: true,
+    cancel: true,
+    memory: { cells: lanes * laneTokens, granule: laneTokens, sequences: lanes },
+    kvBytesPerToken,
+    sharesBytes: false,
+    copy: true,
+    trim: true,
+    offload: true,
+    onboard: true,
+    discard: true,
+    exact,
+    replayByOrigin: true,
+    imageKey,
+    progress: true,
+    inventory: false,
+  }
+}

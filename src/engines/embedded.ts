@@ -1,0 +1,280 @@
+/**
+ * Owns the adapter to the embedded engine: which process runs, when another is started, and what commands and events
+ * mean in the words of the driver. The process is `engine-process.ts`'s, the laws of ending are `reports.ts`'s.
+ *
+ * M1 The process before is dead before the next one starts, also one that an earlier control plane left behind.
+ * M2 Whatever the process says is checked twice: its shape, and that it fits what was asked. What does not fit ends the
+ *    process's life: nothing after it can be trusted.
+ * M3 A process that keeps dying is not started for ever: after RESTARTS_MAX in RESTART_WINDOW_MS it stays lost.
+ */
+import { fileURLToPath } from 'node:url'
+import { join } from 'node:path'
+import { callId, engineId, moveId, type CallId } from '../core/ids.ts'
+import type { Capabilities, Effect } from '../core/state.ts'
+import type { EngineCommand, EnginePort, EngineSink, Measurement, MeasureRequest } from '../driver/ports.ts'
+import { toolCallIdOf } from '../protocol/chat.ts'
+import { ENGINE_PROTOCOL, type EngineEvent, type WireEngine } from '../protocol/engine.ts'
+import { undeclared } from './capability.ts'
+import { argsOf, capabilitiesOf, reportOf, type EngineSettings } from './embedded-words.ts'
+import { EngineProcess } from './engine-process.ts'
+import { awaitOrphan } from './orphan.ts'
+import { EngineReports, type Attempt } from './reports.ts'
+
+export const EMBEDDED_LIMITS = {
+  leaseMs: 10_000,
+  /** Before the first, second, ... start after a loss; the last for all that follow. */
+  restartBackoffMs: [250, 500, 1_000, 2_000, 4_000],
+  restartsMax: 5,
+  restartWindowMs: 60_000,
+}
+
+export interface EmbeddedOptions extends EngineSettings {
+  readonly id: string
+  /** Names under which the model is asked for. */
+  readonly models: readonly string[]
+  /** Holds the pid file; one for each data directory. */
+  readonly runtimeDir: string
+  /** What the tools a call ends with do to the world; `read` by default. */
+  readonly toolEffect?: (names: readonly string[]) => Effect
+  /** Another program that speaks the protocol. */
+  readonly workerPath?: string
+  readonly limits?: Partial<typeof EMBEDDED_LIMITS>
+}
+
+interface Asked {
+  readonly request: MeasureRequest
+  readonly answer: (measurement: Measurement) => void
+}
+
+type EventOf<Kind extends EngineEvent['kind']> = Extract<EngineEvent, { kind: Kind }>
+
+export class EmbeddedEngine implements EnginePort {
+  readonly id
+  readonly #options: EmbeddedOptions
+  readonly #limits: typeof EMBEDDED_LIMITS
+  readonly #reports: EngineReports
+  readonly #measuring = new Map<CallId, Asked[]>()
+  #capabilities: Capabilities | null = null
+  #process: EngineProcess | null = null
+  /** The last process, gone or going. */
+  #before: Promise<void> = Promise.resolve()
+  #restartsMs: number[] = []
+  #restart: NodeJS.Timeout | null = null
+  #closed = false
+
+  constructor(options: EmbeddedOptions) {
+    this.id = engineId(options.id)
+    this.#options = options
+    this.#limits = { ...EMBEDDED_LIMITS, ...options.limits }
+    this.#reports = new EngineReports(this.id)
+  }
+
+  open(reign: number, sink: EngineSink): void {
+    if (!this.#reports.open(reign, sink)) return
+    this.#restartsMs = []
+    this.#letGo(`reign ${reign} took the engine over`)
+    void this.#launch(reign)
+  }
+
+  measure(request: MeasureRequest): Promise<Measurement> {
+    if (!this.#reports.joined || this.#process === null) return Promise.resolve(unavailable(`${this.id} is not joined`))
+    const { call, body, records } = request
+    this.#process.send(
+      { kind: 'measure', reign: this.#reports.reign, call, body, records: records.map((record) => record.call) },
+      records.map(({ record }) => record),
+    )
+    return new Promise((answer) => {
+      this.#measuring.set(call, [...this.#measuring.get(call) ?? [], { request, answer }])
+    })
+  }
+
+  perform(command: EngineCommand): void {
+    const missing = this.#capabilities === null ? null : undeclared(this.#capabilities, command)
+    const why = `${this.id} does not declare ${missing}`
+    const { reign } = this.#reports
+    switch (command.kind) {
+      case 'start': {
+        if (missing !== null) return this.#reports.refuse(command, why, false)
+        if (this.#reports.begin(command) === null) return
+        const { prepared, ...start } = command
+        return this.#process?.send({ ...start, reign }, [prepared])
+      }
+      case 'offload':
+      case 'onboard':
+        if (missing !== null) return this.#reports.refuseMove(command.move, why)
+        if (this.#reports.beginMove(command.move)) this.#process?.send({ ...command, reign })
+        return
+      case 'cancel':
+        if (this.#reports.cancel(command.call, command.attempt) !== null) this.#process?.send({ ...command, reign })
+        return
+      default:
+        if (missing === null && this.#reports.joined) this.#process?.send({ ...command, reign })
+    }
+  }
+
+  async close(): Promise<void> {
+    this.#closed = true
+    this.#reports.close(`${this.id} was closed`)
+    this.#letGo(`${this.id} was closed`)
+    await this.#before
+  }
+
+  // ---------------------------------------------------------------- lives
+
+  #letGo(why: string): void {
+    if (this.#restart !== null) clearTimeout(this.#restart)
+    this.#restart = null
+    if (this.#process !== null) this.#before = this.#process.stop()
+    this.#process = null
+    this.#answerAll(unavailable(why))
+  }
+
+  async #launch(reign: number): Promise<void> {
+    const { leaseMs } = this.#limits
+    const pidFile = join(this.#options.runtimeDir, `${this.id}.pid`)
+    const isOver = (): boolean => this.#closed || reign !== this.#reports.reign
+    try {
+      await this.#before
+      if (isOver()) return
+      const left = await awaitOrphan(pidFile, leaseMs)
+      if (isOver()) return
+      if (left !== null) return this.#reports.lost(left)
+      const life: EngineProcess = new EngineProcess({
+        workerPath: this.#options.workerPath ?? WORKER_PATH, args: argsOf(this.#options), leaseMs, pidFile, reign,
+      }, {
+        event: (event, bin) => { if (this.#process === life) this.#hear(life, event, bin) },
+        lost: (why) => { if (this.#process === life) this.#lost(life, why, reign) },
+        owes: () => this.#reports.owes || this.#measuring.size > 0,
+      })
+      this.#process = life
+    } catch (error) {
+      this.#reports.lost(`its process cannot be started: ${error instanceof Error ? error.message : String(error)}`)
+    }
+  }
+
+  #lost(life: EngineProcess, why: string, reign: number): void {
+    this.#process = null
+    this.#before = life.gone
+    const nowMs = performance.now()
+    this.#restartsMs = this.#restartsMs.filter((atMs) => nowMs - atMs < this.#limits.restartWindowMs)
+    const { restartsMax, restartWindowMs, restartBackoffMs } = this.#limits
+    const again = this.#restartsMs.length < restartsMax
+    this.#reports.lost(again ? why : `${why}; it stays lost: it was started again ${restartsMax} times in ${restartWindowMs / 1_000} s`)
+    this.#answerAll(unavailable(`${this.id} was lost: ${why}`))
+    if (!again) return
+    const pauseMs = restartBackoffMs[Math.min(this.#restartsMs.length, restartBackoffMs.length - 1)] ?? 0
+    this.#restartsMs.push(nowMs)
+    this.#restart = setTimeout(() => { void this.#launch(reign) }, pauseMs).unref()
+  }
+
+  #answerAll(measurement: Measurement): void {
+    for (const asked of this.#measuring.values()) for (const { answer } of asked) answer(measurement)
+    this.#measuring.clear()
+  }
+
+  // ---------------------------------------------------------------- what it says
+
+  #hear(life: EngineProcess, event: EngineEvent, bin: readonly Uint8Array[]): void {
+    const wrong = this.#take(life, event, bin)
+    if (wrong !== null) life.condemn(`it broke the protocol: ${wrong}`)
+  }
+
+  /** Why it does not fit, where it does not. */
+  #take(life: EngineProcess, event: EngineEvent, bin: readonly Uint8Array[]): string | null {
+    switch (event.kind) {
+      case 'welcome':
+        if (event.protocol !== ENGINE_PROTOCOL) return `it speaks protocol ${event.protocol}, not ${ENGINE_PROTOCOL}`
+        return this.#know(event.engine, true)
+      case 'engine': return this.#know(event.engine, false)
+      case 'measured': return this.#measured(event, bin[0] ?? new Uint8Array())
+      case 'unmeasurable': return this.#answer(event.call, () => ({ ok: false, code: event.code, why: event.why }))
+      case 'tokens': return this.#tokens(event)
+      case 'progress': return this.#progress(event)
+      case 'paused': return this.#ended(event, (attempt) => this.#reports.paused(attempt, reportOf(event.report)))
+      case 'failed': return this.#ended(event, (attempt) => this.#reports.failed(attempt, event.why, event.retryable))
+      case 'finished': return this.#ended(event, (attempt) => this.#finished(attempt, event, bin[0] ?? null))
+      case 'moved':
+        this.#reports.moveDone(moveId(event.move), event.bytes, event.digest, event.copyUs)
+        return null
+      case 'moveFailed':
+        this.#reports.moveFailed(moveId(event.move), event.why, event.sourceLost)
+        return null
+      case 'refused':
+        // We and it disagree on what is so; a fresh process agrees.
+        life.condemn(`it refused ${event.what}: ${event.why}`)
+        return null
+    }
+  }
+
+  /** Joins, or says again what it can do once more is known. */
+  #know(engine: WireEngine, joins: boolean): string | null {
+    const before = JSON.stringify(this.#capabilities)
+    this.#capabilities = capabilitiesOf(this.#options.models, engine)
+    if (joins || JSON.stringify(this.#capabilities) !== before) this.#reports.join(this.#capabilities, engine.speeds)
+    else this.#reports.progress(engine.speeds, [])
+    return null
+  }
+
+  #measured({ call, promptTokens, matched, renderingWon }: EventOf<'measured'>, prepared: Uint8Array): string | null {
+    const given = this.#measuring.get(callId(call))?.[0]?.request.records ?? []
+    const record = matched === null ? null : given.find((one) => one.call === matched.record)?.call ?? null
+    if (matched !== null && record === null) return `it matched ${call} with ${matched.record}, which it was not given`
+    if (matched !== null && matched.tokens > promptTokens) return `it matched ${matched.tokens} of ${promptTokens} tokens`
+    const match = record === null ? null : { record, tokens: matched?.tokens ?? 0 }
+    // A copy: the frame it lies in holds more.
+    return this.#answer(call, () => ({ ok: true, prepared: prepared.slice(), promptTokens, matched: match, renderingWon }))
+  }
+
+  #answer(call: string, measurement: () => Measurement): string | null {
+    const [first, ...rest] = this.#measuring.get(callId(call)) ?? []
+    if (first === undefined) return `it measured ${call} and was not asked to`
+    if (rest.length > 0) this.#measuring.set(callId(call), rest)
+    else this.#measuring.delete(callId(call))
+    first.answer(measurement())
+    return null
+  }
+
+  #tokens({ call, attempt: number, index, tokens, parts }: EventOf<'tokens'>): string | null {
+    const attempt = this.#reports.find(callId(call), number)
+    if (attempt === null) return null
+    if (index !== attempt.nextIndex) return `the tokens of ${call} go on at ${index}, not at ${attempt.nextIndex}`
+    this.#reports.chunk(attempt, tokens, parts)
+    return null
+  }
+
+  #progress({ speeds, calls }: EventOf<'progress'>): string | null {
+    const reports = calls.flatMap(({ call, attempt, report }) => {
+      const found = this.#reports.find(callId(call), attempt)
+      return found === null ? [] : [{ attempt: found, report: reportOf(report) }]
+    })
+    this.#reports.progress(speeds, reports)
+    return null
+  }
+
+  #ended(event: EventOf<'paused' | 'failed' | 'finished'>, end: (attempt: Attempt) => void): string | null {
+    const attempt = this.#reports.find(callId(event.call), event.attempt)
+    if (attempt === null) return null
+    if (event.epoch !== attempt.epoch) return `it ended ${event.call} in epoch ${event.epoch}, not ${attempt.epoch}`
+    end(attempt)
+    return null
+  }
+
+  #finished(attempt: Attempt, event: EventOf<'finished'>, record: Uint8Array | null): void {
+    const { promptTokens, outputTokens, cachedTokens, finish, report, parts, spans, resume } = event
+    const toolCalls = event.toolCalls.map(({ name }, index) => ({ id: toolCallIdOf(attempt.call, index), name }))
+    this.#reports.finished(attempt, { record: record?.slice() ?? null, promptTokens, outputTokens, cachedTokens }, {
+      finish,
+      report: reportOf(report),
+      parts,
+      spans,
+      toolCalls,
+      toolEffect: this.#options.toolEffect?.(toolCalls.map(({ name }) => name)) ?? 'read',
+      resume,
+    })
+  }
+}
+
+/** Beside us in the build. */
+const WORKER_PATH = fileURLToPath(new URL('../engine/worker.js', import.meta.url))
+
+const unavailable = (why: string): Measurement => ({ ok: false, code: 'engine_unavailable', why })

@@ -1,0 +1,211 @@
+/**
+ * Owns one life of an engine process: spawned, connected, greeted, kept alive by pings, and gone. What it says is read
+ * and checked here; what it means is the adapter's business.
+ *
+ * P1 `lost` is called once, for whatever ended this life, and nothing is said after it.
+ * P2 `gone` resolves when the pid is dead, and not before: a process that does not go is killed, after its lease where
+ *    its socket was closed (it ends itself then), at once where it hangs.
+ */
+import { spawn, type ChildProcess } from 'node:child_process'
+import { mkdtempSync, rmSync } from 'node:fs'
+import { connect, type Socket } from 'node:net'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { ENGINE_PROTOCOL, type EngineEvent, type EngineRequest } from '../protocol/engine.ts'
+import { encodeFrame, FrameError, FrameReader } from '../protocol/frame.ts'
+import { BrokenEvent, readEvent } from './engine-events.ts'
+import { markProcess, unmarkProcess } from './orphan.ts'
+
+/** Loading a model from a cold disk takes this long at most. */
+const CONNECT_MS_MAX = 180_000
+const CONNECT_EVERY_MS = 25
+/** Pings in a lease. */
+const PINGS = 3
+/** A process told to stop ends in this time, or is killed. */
+const STOP_MS_MAX = 3_000
+/** After the first sign of an end: time for exit code, last frames and last words to come in. */
+const LAST_WORDS_MS = 250
+const LAST_WORDS_CHARS = 2_000
+
+export interface ProcessOptions {
+  readonly workerPath: string
+  /** Without the socket. */
+  readonly args: readonly string[]
+  readonly leaseMs: number
+  readonly pidFile: string
+  readonly reign: number
+}
+
+export interface ProcessHandlers {
+  event(event: EngineEvent, bin: readonly Uint8Array[]): void
+  lost(why: string): void
+  /** Something is waited for: while it says nothing at all, it may hang. */
+  owes(): boolean
+}
+
+export class EngineProcess {
+  readonly gone: Promise<void>
+  readonly #options: ProcessOptions
+  readonly #handlers: ProcessHandlers
+  readonly #child: ChildProcess
+  readonly #socketDir: string | null
+  readonly #socketPath: string
+  readonly #startedMs = performance.now()
+  readonly #timers = new Set<NodeJS.Timeout>()
+  #socket: Socket | null = null
+  #lastWords = ''
+  #ended: string | null = null
+  #lost = false
+  #isDead = false
+  #wordsSaid = false
+  #stopping = false
+  #silentTicks = 0
+
+  /** Throws where the temporary folder or the pid file cannot be written. */
+  constructor(options: ProcessOptions, handlers: ProcessHandlers) {
+    this.#options = options
+    this.#handlers = handlers
+    this.#socketDir = process.platform === 'win32' ? null : mkdtempSync(join(tmpdir(), 'entr-'))
+    this.#socketPath = this.#socketDir === null ? `\\\\.\\pipe\\entracte-${process.pid}-${process.hrtime.bigint()}` : join(this.#socketDir, 's')
+    // A group of its own: an interrupt from the terminal is for us, and we let go of the engine in good order.
+    this.#child = spawn(process.execPath, [options.workerPath, '--socket', this.#socketPath, ...options.args], {
+      stdio: ['ignore', 'ignore', 'pipe'], detached: process.platform !== 'win32', windowsHide: true,
+    })
+    this.gone = this.#watchChild()
+    if (this.#child.pid !== undefined) markProcess(options.pidFile, { pid: this.#child.pid, socket: this.#socketPath })
+    this.#connect()
+  }
+
+  send(message: EngineRequest, bin: readonly Uint8Array[] = []): void {
+    this.#socket?.write(encodeFrame(message, bin))
+  }
+
+  /** Asks it to go and makes sure that it does. */
+  async stop(): Promise<void> {
+    this.#stopping = true
+    this.send({ kind: 'stop', reign: this.#options.reign })
+    if (this.#socket === null) this.#kill()
+    this.#after(STOP_MS_MAX, () => this.#kill())
+    await this.gone
+    this.#lose('it was told to stop')
+  }
+
+  /** Its life is over for us, whatever it still does. */
+  condemn(why: string, kill = false): void {
+    this.#lose(why)
+    if (kill) this.#kill()
+  }
+
+  // ---------------------------------------------------------------- the process
+
+  #watchChild(): Promise<void> {
+    const child = this.#child
+    child.stderr?.setEncoding('utf8')
+    child.stderr?.on('data', (text: string) => { this.#lastWords = (this.#lastWords + text).slice(-LAST_WORDS_CHARS) })
+    return new Promise((resolve) => {
+      const dead = (how: string): void => {
+        if (this.#isDead) return
+        this.#isDead = true
+        this.#ended = how
+        unmarkProcess(this.#options.pidFile)
+        if (this.#socketDir !== null) rmSync(this.#socketDir, { recursive: true, force: true })
+        this.#endSoon()
+        resolve()
+      }
+      child.stderr?.once('close', () => {
+        this.#wordsSaid = true
+        this.#endSoon()
+      })
+      child.once('error', (error) => { if (child.pid === undefined) dead(`it could not be started: ${error.message}`) })
+      child.once('exit', (code, signal) => dead(signal === null ? `its process ended with code ${code}` : `its process was ended by ${signal}`))
+    })
+  }
+
+  #kill(): void {
+    if (!this.#isDead) this.#child.kill('SIGKILL')
+  }
+
+  /** At a sign of the end: leaves what was said before it the time to arrive. */
+  #endSoon(): void {
+    if (this.#lost) return
+    const end = (): void => {
+      const words = this.#lastWords.trim().split('\n').slice(-6).join(' | ')
+      this.#lose(`${this.#ended ?? 'it closed its socket'}${words === '' ? '' : `; its last words: ${words}`}`)
+    }
+    if (this.#isDead && this.#wordsSaid && this.#socket?.closed !== false) end()
+    else this.#after(LAST_WORDS_MS, end)
+  }
+
+  #lose(why: string): void {
+    if (this.#lost) return
+    this.#lost = true
+    for (const timer of this.#timers) clearTimeout(timer)
+    this.#timers.clear()
+    this.#socket?.destroy()
+    if (this.#socket === null) this.#kill()
+    else if (!this.#isDead) setTimeout(() => this.#kill(), this.#stopping ? STOP_MS_MAX : this.#options.leaseMs).unref()
+    if (!this.#stopping) this.#handlers.lost(why)
+  }
+
+  #after(ms: number, call: () => void): void {
+    const timer = setTimeout(() => {
+      this.#timers.delete(timer)
+      call()
+    }, ms).unref()
+    this.#timers.add(timer)
+  }
+
+  // ---------------------------------------------------------------- the socket
+
+  /** The engine listens once its model is loaded. */
+  #connect(): void {
+    if (this.#lost || this.#isDead) return
+    if (performance.now() - this.#startedMs > CONNECT_MS_MAX) return this.#lose(`it did not listen within ${CONNECT_MS_MAX} ms`)
+    const socket = connect(this.#socketPath)
+    const again = (): void => this.#after(CONNECT_EVERY_MS, () => this.#connect())
+    socket.once('error', again)
+    socket.once('connect', () => {
+      socket.off('error', again)
+      this.#greet(socket)
+    })
+  }
+
+  #greet(socket: Socket): void {
+    if (this.#lost || this.#isDead) {
+      socket.destroy()
+      return
+    }
+    const { reign, leaseMs } = this.#options
+    this.#socket = socket
+    const reader = new FrameReader()
+    let welcomed = false
+    socket.on('data', (bytes: Buffer) => {
+      this.#silentTicks = 0
+      this.#read(reader, bytes, () => { welcomed = true })
+    })
+    socket.on('error', (error) => { this.#ended ??= `its socket failed: ${error.message}` })
+    socket.on('close', () => this.#endSoon())
+    this.send({ kind: 'hello', protocol: ENGINE_PROTOCOL, reign, leaseMs })
+    const tick = (): void => {
+      this.send({ kind: 'ping', reign })
+      this.#silentTicks = !welcomed || this.#handlers.owes() ? this.#silentTicks + 1 : 0
+      if (this.#silentTicks > PINGS) return this.condemn(`it has not answered for ${leaseMs} ms`, true)
+      this.#after(leaseMs / PINGS, tick)
+    }
+    this.#after(leaseMs / PINGS, tick)
+  }
+
+  #read(reader: FrameReader, bytes: Buffer, welcomed: () => void): void {
+    try {
+      for (const { message, bin } of reader.push(bytes)) {
+        if (this.#lost) return
+        const event = readEvent(message, bin)
+        if (event.kind === 'welcome') welcomed()
+        this.#handlers.event(event, bin)
+      }
+    } catch (error) {
+      if (error instanceof FrameError || error instanceof BrokenEvent) return this.condemn(`it broke the protocol: ${error.message}`)
+      throw error
+    }
+  }
+}
