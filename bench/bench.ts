@@ -1,0 +1,43 @@
+/** Owns what a bench is and what it comes to: figures to read, and bars that hold or do not. */
+import type { StartServer } from '../src/eval/arm-server.ts'
+import type { Interval } from '../src/eval/stats.ts'
+
+/** What was wanted of a figure, and whether it was so. */
+export interface Bar {
+  readonly id: string
+  readonly value: number
+  /** A 95 % interval. */
+  readonly low: number
+  readonly high: number
+  readonly unit: string
+  readonly want: string
+  readonly holds: boolean
+}
+
+export interface BenchResult {
+  readonly bars: readonly Bar[]
+  /** Tables for a person. */
+  readonly text: string
+  /** What the tables are made from. */
+  readonly figures: object
+  /** What this run left out or cannot say. */
+  readonly notMeasured: readonly string[]
+}
+
+export interface BenchWorld {
+  readonly quick: boolean
+  readonly model: string
+  readonly start: StartServer
+  /** One line of progress. */
+  say(line: string): void
+  readonly signal: AbortSignal
+}
+
+export interface Bench {
+  readonly name: string
+  readonly what: string
+  run(world: BenchWorld): Promise<BenchResult>
+}
+
+export const bar = (id: string, interval: Interval, unit: string, want: string, holds: boolean): Bar =>
+  ({ id, ...interval, unit, want, holds })
