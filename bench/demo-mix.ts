@@ -6,7 +6,7 @@ import type { OrderName } from '../src/core/config.ts'
 import { columns, size } from '../src/core/explain-text.ts'
 import { armOf, ENGINES_TODAY, ENTRACTE, ORDERS, type Arm } from '../src/eval/arm.ts'
 import { startArm } from '../src/eval/arm-server.ts'
-import { loadMix, planArrivals, type Mix } from '../src/eval/mix.ts'
+import { fitTo, loadMix, planArrivals, type Mix } from '../src/eval/mix.ts'
 import { runMix, type MixOutcome } from '../src/eval/mix-run.ts'
 import { figuresOf, programMs } from '../src/eval/report.ts'
 import { estimate, mean, pairedRatio, quantile, type Interval, type PairedRun } from '../src/eval/stats.ts'
@@ -58,12 +58,13 @@ interface SeedRun { readonly seed: number; readonly outcome: MixOutcome }
 
 /** By program: its time with nobody else there and tools that take none. */
 async function measureAlone(world: BenchWorld, mix: Mix): Promise<ReadonlyMap<string, number>> {
-  const server = await startArm(world.start, ENTRACTE, mix.engine, world.model)
+  const fit = fitTo(mix, world.model)
+  const server = await startArm(world.start, ENTRACTE, fit.engine, world.model)
   const times = new Map<string, number>()
   try {
     for (const program of mix.programs) {
       const { programs } = await runMix({
-        endpoint: { url: server.url, headers: {} }, model: server.model, seed: 0, prefix: 'alone-', notify: () => {}, signal: world.signal,
+        endpoint: { url: server.url, headers: {} }, model: server.model, tokenScale: fit.tokenScale, seed: 0, prefix: 'alone-', notify: () => {}, signal: world.signal,
         arrivals: [{ program, atMs: 0, waitsMs: program.calls.map(() => 0) }],
       })
       for (const one of programs) times.set(program.name, programMs(one))
@@ -76,10 +77,11 @@ async function measureAlone(world: BenchWorld, mix: Mix): Promise<ReadonlyMap<st
 }
 
 async function measureArm(world: BenchWorld, mix: Mix, arm: Arm, seed: number): Promise<MixOutcome> {
-  const server = await startArm(world.start, arm, mix.engine, world.model)
+  const fit = fitTo(mix, world.model)
+  const server = await startArm(world.start, arm, fit.engine, world.model)
   try {
     return await runMix({
-      endpoint: { url: server.url, headers: {} }, model: server.model, arrivals: planArrivals(mix, seed), seed, prefix: '',
+      endpoint: { url: server.url, headers: {} }, model: server.model, tokenScale: fit.tokenScale, arrivals: planArrivals(mix, seed), seed, prefix: '',
       notify: () => {}, signal: world.signal,
     })
   } finally {

@@ -19,6 +19,8 @@ const CANCEL_MS_MAX = 5_000
 export interface AgentWorld {
   readonly endpoint: Endpoint
   readonly model: string
+  /** The model's tokens for one of the default's. */
+  readonly tokenScale: number
   readonly toolbox: Toolbox
   readonly corpus: Corpus
   /** Milliseconds since the run began. */
@@ -116,7 +118,7 @@ async function ask(job: AgentJob, world: AgentWorld, turn: Turn, calls: CallReco
   const startMs = world.now()
   const reply = await chat({ url: world.endpoint.url, headers }, {
     model: world.model, messages: turn.messages, tools: turn.tools, toolChoice: tool ?? 'none',
-    maxTokens: tool === null ? outputTokens : TOOL_CALL_TOKENS_MAX, temperature: 0, seed: job.seed,
+    maxTokens: (tool === null ? outputTokens : TOOL_CALL_TOKENS_MAX) * world.tokenScale, temperature: 0, seed: job.seed,
   }, world.signal)
   const { firstTokenMs, promptTokens, cachedTokens, outputTokens: written, finish } = reply
   calls.push({ startMs, endMs: world.now(), firstTokenMs, promptTokens, cachedTokens, outputTokens: written, finish, tool })

@@ -6,7 +6,7 @@
 import { explainText } from '../core/explain-text.ts'
 import { armOf, ENGINES_TODAY, ENTRACTE, type Arm } from './arm.ts'
 import { startArm, type ArmServer, type StartServer } from './arm-server.ts'
-import { loadMix, planArrivals, sizeOf, type Mix } from './mix.ts'
+import { fitTo, loadMix, planArrivals, sizeOf, type Mix, type MixEngine } from './mix.ts'
 import { runMix, type MixOutcome } from './mix-run.ts'
 import { Progress, type Screen } from './progress.ts'
 import { comparisonTable, figuresOf, pairPrograms, partsTable, programMs, programTable, type MixFigures, type PairedProgram } from './report.ts'
@@ -55,12 +55,12 @@ async function compare(options: DemoOptions, world: DemoWorld): Promise<number> 
   const seed = options.seed ?? mix.seeds[0] ?? 1
   const arms = [ENGINES_TODAY, secondArm(options.policy)] as const
   const run = { mix, seed, options, world }
-  world.screen.write(introduction(mix, seed))
+  world.screen.write(introduction(mix, seed, options.model))
   const base = await measure(run, arms[0], `1 of 2: ${arms[0].name}, as engines work today`)
   await base.server.close()
   const other = await measure(run, arms[1], `2 of 2: ${arms[1].name}, Entracte`)
   try {
-    const result = { mix, seed, arms, base: base.outcome, other: other.outcome, exact: other.server.exact }
+    const result = { mix, engine: fitTo(mix, options.model).engine, seed, arms, base: base.outcome, other: other.outcome, exact: other.server.exact }
     world.print(options.json ? `${JSON.stringify(asJson(result), null, 2)}\n` : asText(result))
     if (options.keep) await kept(other.server, world)
     return figuresOf(base.outcome).failed + figuresOf(other.outcome).failed === 0 ? 0 : 1
@@ -86,11 +86,12 @@ interface DemoRun {
 async function measure(run: DemoRun, arm: Arm, title: string): Promise<{ readonly server: ArmServer; readonly outcome: MixOutcome }> {
   const { mix, seed, options, world } = run
   world.screen.write('Starting the engine, and probing once whether its resumes are exact ...\n')
-  const server = await startArm(world.start, arm, mix.engine, options.model)
+  const { engine, tokenScale } = fitTo(mix, options.model)
+  const server = await startArm(world.start, arm, engine, options.model)
   const progress = new Progress(world.screen, title, mix.programs)
   try {
     const outcome = await runMix({
-      endpoint: { url: server.url, headers: {} }, model: server.model, arrivals: planArrivals(mix, seed), seed, prefix: '',
+      endpoint: { url: server.url, headers: {} }, model: server.model, tokenScale, arrivals: planArrivals(mix, seed), seed, prefix: '',
       notify: (step, atMs) => progress.step(step, atMs), signal: world.signal,
     })
     return { server, outcome }
@@ -104,6 +105,7 @@ async function measure(run: DemoRun, arm: Arm, title: string): Promise<{ readonl
 
 interface DemoResult {
   readonly mix: Mix
+  readonly engine: MixEngine
   readonly seed: number
   readonly arms: readonly [Arm, Arm]
   readonly base: MixOutcome
@@ -111,12 +113,12 @@ interface DemoResult {
   readonly exact: string
 }
 
-function introduction(mix: Mix, seed: number): string {
+function introduction(mix: Mix, seed: number, model: string): string {
   const size = sizeOf(mix)
-  const { lanes, laneTokens, hostMiB } = mix.engine
+  const { lanes, laneTokens, hostMiB } = fitTo(mix, model).engine
   return [
     `${mix.programs.length} agent programs, each through the OpenAI API, twice; arrivals and tool times of seed ${seed}.`,
-    `Device: ${lanes} lanes of ${laneTokens} tokens; host budget ${hostMiB} MiB. The contexts need ${size.lanesRatio.toFixed(1)} times the lanes,`,
+    `Device: ${lanes} lanes of ${laneTokens} tokens; host budget ${hostMiB.toFixed(0)} MiB. The contexts need ${size.lanesRatio.toFixed(1)} times the lanes,`,
     `and ${size.budgetRatio.toFixed(1)} times (by bytes ${size.budgetBytesRatio.toFixed(1)}) what device and host hold together.`,
     '', '',
   ].join('\n')
@@ -162,7 +164,7 @@ function asJson(result: DemoResult): object {
   const pairs = pairPrograms(result.base, result.other)
   return {
     seed: result.seed,
-    engine: result.mix.engine,
+    engine: result.engine,
     size: sizeOf(result.mix),
     exact: result.exact,
     arms: [armJson(result.arms[0], result.base), armJson(result.arms[1], result.other)],

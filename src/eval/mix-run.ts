@@ -16,6 +16,7 @@ const FACTS_MAX = 10_000
 export interface MixRunOptions {
   readonly endpoint: Endpoint
   readonly model: string
+  readonly tokenScale: number
   readonly arrivals: readonly Arrival[]
   readonly seed: number
   /** Set apart from other runs on the same server. */
@@ -37,11 +38,11 @@ export interface MixOutcome {
 }
 
 export async function runMix(options: MixRunOptions): Promise<MixOutcome> {
-  const { endpoint, model, signal } = options
+  const { endpoint, model, tokenScale, signal } = options
   const beganAt = performance.now()
   const now = (): number => performance.now() - beganAt
   const world = {
-    endpoint, model, signal, now, toolbox: new Toolbox(), corpus: Corpus.load(),
+    endpoint, model, tokenScale, signal, now, toolbox: new Toolbox(), corpus: Corpus.load(),
     notify: (step: AgentStep): void => options.notify(step, now()),
   }
   const records = await Promise.all(options.arrivals.map(async ({ program, atMs, waitsMs }) => {

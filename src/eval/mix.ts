@@ -53,6 +53,32 @@ export interface Mix {
 
 export const loadMix = (): Mix => readData<Mix>('mix', 'mix.json')
 
+/** What a model makes of the mix: the same texts in its own tokens. */
+export interface ModelFit {
+  readonly engine: MixEngine
+  /** Its tokens for one of the model that the mix is made for. */
+  readonly tokenScale: number
+}
+
+/** The tiny model reads a byte a token, and a token of its KV is 4 layers of 2 heads of 32 numbers, twice. */
+const TINY_TOKEN_SCALE = 5
+const TINY_KV_BYTES_PER_TOKEN = 1_024
+
+/** Any model but the tiny one is taken as it is: its tokens are about as long as those of the default. */
+export function fitTo(mix: Mix, model: string): ModelFit {
+  if (model !== 'tiny') return { engine: mix.engine, tokenScale: 1 }
+  const { lanes, laneTokens, hostMiB, kvBytesPerToken } = mix.engine
+  return {
+    tokenScale: TINY_TOKEN_SCALE,
+    engine: {
+      lanes,
+      laneTokens: laneTokens * TINY_TOKEN_SCALE,
+      hostMiB: hostMiB * TINY_TOKEN_SCALE * TINY_KV_BYTES_PER_TOKEN / kvBytesPerToken,
+      kvBytesPerToken: TINY_KV_BYTES_PER_TOKEN,
+    },
+  }
+}
+
 export interface Arrival {
   readonly program: PlannedProgram
   readonly atMs: number

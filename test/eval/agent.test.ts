@@ -22,7 +22,7 @@ async function run(options: FakeOptions = {}, waitsMs = [30, 5, 0], signal = new
   const steps: AgentStep[] = []
   const beganAt = performance.now()
   const world: AgentWorld = {
-    endpoint: { url: fake.url, headers: { authorization: 'Bearer k' } }, model: 'fake', toolbox: new Toolbox(), corpus: Corpus.load(),
+    endpoint: { url: fake.url, headers: { authorization: 'Bearer k' } }, model: 'fake', tokenScale: 2, toolbox: new Toolbox(), corpus: Corpus.load(),
     now: () => performance.now() - beganAt, notify: (step) => steps.push(step), signal,
   }
   try {
@@ -46,7 +46,7 @@ describe('an agent', () => {
     }
     assert.deepEqual([first, second, third].map((call) => call?.headers['x-program-final']), [undefined, undefined, 'true'])
     assert.deepEqual([first, second, third].map((call) => call?.body.tool_choice?.function?.name ?? call?.body.tool_choice), ['calculator', 'search', 'none'])
-    assert.equal(third?.body.max_completion_tokens, 20)
+    assert.equal(third?.body.max_completion_tokens, 40)
     assert.deepEqual(third?.body.messages.map(({ role }: { role: string }) => role), ['system', 'user', 'assistant', 'tool', 'assistant', 'tool'])
     assert.equal(third?.body.messages[3].content, '6*7 = 42')
     assert.equal(third?.body.messages[3].tool_call_id, third?.body.messages[2].tool_calls[0].id)
