@@ -285,12 +285,15 @@ function parseYaml(text: string, path: string, env: Readonly<Record<string, stri
   const lines = new LineCounter()
   const document = parseDocument(text, { lineCounter: lines })
   const place = (offset: number): string => `${path}:${lines.linePos(offset).line}`
-  if (document.errors.length > 0) {
-    throw new ConfigError(document.errors.map((error) => `${place(error.pos[0])}: ${error.message.split('\n')[0]?.replace(/ at line \d+, column \d+:?$/, '')}`))
+  // The first is what its author did; those after it follow from it.
+  const [broken] = document.errors
+  if (broken !== undefined) {
+    throw new ConfigError([`${place(broken.pos[0])}: ${broken.message.split('\n')[0]?.replace(/ at line \d+, column \d+:?$/, '')}`])
   }
   const faults: string[] = []
   visit(document, {
-    Scalar: (_key, node) => {
+    Scalar: (key, node) => {
+      if (key === 'key') return
       const { unset } = interpolate(node, env)
       for (const missing of unset) faults.push(`${place(node.range?.[0] ?? 0)}: the environment has no ${missing}; set it, or write \${${missing}:-default}`)
     },

@@ -4,7 +4,8 @@
  */
 import { randomUUID } from 'node:crypto'
 import type { Socket } from 'node:net'
-import { fastify, type FastifyBaseLogger, type FastifyError, type FastifyInstance, type FastifyReply, type FastifyRequest } from 'fastify'
+import { setTimeout as sleep } from 'node:timers/promises'
+import { fastify, type FastifyBaseLogger, type FastifyError, type FastifyInstance, type FastifyReply, type FastifyRequest, LogController } from 'fastify'
 import type { Gateway } from '../driver/gateway.ts'
 import { problem, type Problem } from '../protocol/errors.ts'
 import { bearerOf, isLoopbackName, isSameKey, Keyring, NOBODY, type TenantKey } from './auth.ts'
@@ -52,6 +53,9 @@ const routesOf = (door: Door): readonly Route[] => [
 const METHODS = ['GET', 'POST', 'PUT', 'PATCH', 'DELETE'] as const
 /** Of an id in a path, percent-encoded. */
 const PARAM_CHARS_MAX = 1_024
+/** Time that answers have to end when the server stops, and how often it is looked whether they have. */
+const CLOSE_MS_MAX = 2_000
+const CLOSE_STEP_MS = 5
 const REQUEST_ID = /^[\x21-\x7e]{1,128}$/
 
 /** Throws where a listener that others can reach has no keys: there is no safe way to serve it. */
@@ -61,10 +65,12 @@ export function buildApp(options: AppOptions): FastifyInstance {
   }
   const app = fastify({
     ...(options.log === null ? { logger: false } : { loggerInstance: options.log }),
-    disableRequestLogging: true,
+    logController: new LogController({ disableRequestLogging: true }),
+    return503OnClosing: false,
     bodyLimit: options.limits.bodyBytesMax,
     requestTimeout: options.limits.requestMsMax,
-    forceCloseConnections: 'idle',
+    // Only after `preClose`, which lets every answer end in its own words.
+    forceCloseConnections: true,
     routerOptions: { maxParamLength: PARAM_CHARS_MAX },
     genReqId: ({ headers }) => (typeof headers['x-request-id'] === 'string' && REQUEST_ID.test(headers['x-request-id']) ? headers['x-request-id'] : randomUUID()),
     frameworkErrors: (error, _request, reply) => { void sendProblem(reply as FastifyReply, problemOfError(error)) },
@@ -74,11 +80,20 @@ export function buildApp(options: AppOptions): FastifyInstance {
   const metrics = new DoorMetrics(options.gateway, () => feeds.size)
   const door: Door = { gateway: options.gateway, limits: options.limits, metrics, feeds }
   readJsonOnly(app)
-  addAnswers(app, options)
+  addAnswers(app)
+  if (options.log !== null) logAnswers(app)
   addRoutes(app, routesOf(door), options)
-  app.addHook('preClose', () => { for (const feed of feeds) feed.stop() })
+  app.addHook('preClose', () => endAnswers(feeds))
   app.addHook('onClose', () => metrics.close())
   return app
+}
+
+/** Whoever waits is told that we stop; what is not told by then is cut. */
+async function endAnswers(feeds: ReadonlySet<UpdateFeed>): Promise<void> {
+  for (const feed of feeds) feed.stop()
+  const until = performance.now() + CLOSE_MS_MAX
+  do await sleep(CLOSE_STEP_MS)
+  while (feeds.size > 0 && performance.now() < until)
 }
 
 /** A page in a browser can send plain text anywhere without asking; JSON it cannot. An absent body is no body. */
@@ -91,13 +106,20 @@ function readJsonOnly(app: FastifyInstance): void {
   })
 }
 
-function addAnswers(app: FastifyInstance, options: AppOptions): void {
-  app.addHook('onRequest', async (request, reply) => { reply.header('x-request-id', request.id) })
-  if (options.log !== null) {
-    app.addHook('onResponse', async (request, reply) => {
-      request.log.info({ method: request.method, route: request.routeOptions.url, status: reply.statusCode, ms: Math.round(reply.elapsedTime) }, 'answered')
-    })
-  }
+function logAnswers(app: FastifyInstance): void {
+  app.addHook('onResponse', async (request, reply) => {
+    const { method, routeOptions: { url: route } } = request
+    request.log.info({ method, route, status: reply.raw.statusCode, ms: Math.round(reply.elapsedTime) }, 'answered')
+  })
+}
+
+function addAnswers(app: FastifyInstance): void {
+  let closing = false
+  app.addHook('preClose', async () => { closing = true })
+  app.addHook('onRequest', async (request, reply) => {
+    reply.header('x-request-id', request.id)
+    return closing ? sendProblem(reply.header('connection', 'close'), problem('shutting_down')) : undefined
+  })
   app.setNotFoundHandler((request, reply) => sendProblem(reply, problem('not_found', `${request.method} ${request.url.slice(0, PARAM_CHARS_MAX)}`)))
   app.setErrorHandler((error: FastifyError, request, reply) => {
     const answer = problemOfError(error)

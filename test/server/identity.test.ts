@@ -1,0 +1,72 @@
+/** Which program a request says it belongs to. */
+import assert from 'node:assert/strict'
+import { describe, test } from 'node:test'
+import { identify, type Identified } from '../../src/server/identity.ts'
+
+const NOTHING = { tools: [], toolResults: [], toolCallsOpen: [] }
+
+const of = (...headers: readonly [string, string][]): Identified => identify(headers.flat(), NOTHING)
+
+describe('identity', () => {
+  test('is taken from the first tier that names a program or a session', () => {
+    const cases: readonly [readonly [string, string][], string, number, string | null, string | null][] = [
+      [[['X-Program-Id', 'p'], ['X-Claude-Code-Session-Id', 'c'], ['X-Session-Id', 's']], 'explicit', 100, 'p', 'c'],
+      [[['X-Session-Id', 's'], ['X-Claude-Code-Session-Id', 'c']], 'native', 90, null, 'c'],
+      [[['X-Session-Id', 's']], 'derived', 70, null, 's'],
+      [[['X-Other', 's']], 'anonymous', 0, null, null],
+    ]
+    for (const [headers, source, confidence, program, session] of cases) {
+      const { claims, ignored } = of(...headers)
+      assert.deepEqual([claims.identity, claims.program, claims.session], [{ source, confidence }, program, session])
+      assert.deepEqual(ignored, [])
+    }
+  })
+
+  test('reads underscores as hyphens, and any case', () => {
+    assert.equal(of(['x_PROGRAM_id', 'p']).claims.program, 'p')
+  })
+
+  test('reads thread, epoch, the last call and the agent', () => {
+    const { claims } = of(['x-program-id', 'p'], ['x-program-thread-id', 't'], ['x-program-epoch', '3'], ['x-program-final', 'True'], ['x-program-agent', 'coder'])
+    assert.deepEqual([claims.thread, claims.epoch, claims.final, claims.kind], ['t', 3, true, 'coder'])
+  })
+
+  test('takes a bare x-thread-id only beside an explicit program, and after our own', () => {
+    assert.equal(of(['x-thread-id', 't']).claims.thread, null)
+    assert.equal(of(['x-thread-id', 't'], ['x-program-id', 'p']).claims.thread, 't')
+    assert.equal(of(['x-thread-id', 't'], ['x-program-id', 'p'], ['x-program-thread-id', 'ours']).claims.thread, 'ours')
+  })
+
+  test('ignores and names a header that is repeated, not plain, too long or malformed', () => {
+    const cases: readonly [readonly [string, string][], string][] = [
+      [[['x-program-id', 'p'], ['X_Program_Id', 'p']], 'repeated'],
+      [[['x-program-id', 'caf\u00e9']], 'not-plain'],
+      [[['x-program-id', '  ']], 'not-plain'],
+      [[['x-program-id', 'x'.repeat(257)]], 'not-plain'],
+      [[['x-program-epoch', '-1']], 'malformed'],
+      [[['x-program-epoch', '1.5']], 'malformed'],
+      [[['x-program-final', 'yes']], 'malformed'],
+    ]
+    for (const [headers, why] of cases) {
+      const { claims, ignored } = of(...headers)
+      assert.deepEqual(ignored.map((one) => one.why), [why], JSON.stringify(headers).slice(0, 60))
+      assert.deepEqual([claims.program, claims.epoch, claims.final], [null, null, false])
+    }
+    assert.equal(of(['x-program-id', 'x'.repeat(256)]).claims.program?.length, 256)
+  })
+
+  test('knows agents with the same tools as one kind, whatever their order, apart by harness', () => {
+    const kind = (names: readonly string[], ...headers: readonly [string, string][]): string =>
+      identify(headers.flat(), { ...NOTHING, tools: names.map((name) => ({ name })) }).claims.kind
+    assert.equal(kind(['a', 'b']), kind(['b', 'a']))
+    assert.notEqual(kind(['a', 'b']), kind(['a', 'c']))
+    assert.match(kind(['a']), /^tools:[0-9a-f]{8}$/)
+    assert.match(kind(['a'], ['x-claude-code-session-id', 's']), /^claude-code:[0-9a-f]{8}$/)
+    assert.equal(kind([]), 'chat')
+  })
+
+  test('hands tool results on, for the core to link', () => {
+    const { claims } = identify([], { tools: [], toolResults: ['a'], toolCallsOpen: ['a', 'b'] })
+    assert.deepEqual([claims.toolResults, claims.toolCallsOpen], [['a'], ['a', 'b']])
+  })
+})
