@@ -10,8 +10,10 @@ import { SchemaError } from './schema-error.ts'
 
 export const RULES_MAX = 4_000
 export const GRAMMAR_CHARS_MAX = 512 * 1024
-/** A number has no more digits before its point, so that it is exact as a double; nor behind it. */
+/** A number has no more digits before its point, so that an integer is exact as a double. */
 export const DIGITS_MAX = 15
+/** Nor more behind it: as many as any double needs. */
+const FRACTION_DIGITS_MAX = 17
 
 /**
  * Ranges rather than exclusions: the library refuses half-read characters by ranges, and so overlong forms, surrogates
@@ -24,7 +26,7 @@ const ESCAPE = String.raw`"\\" (["\\/bfnrt] | "u" ([0-9a-cA-CefEF] [0-9a-fA-F]{3
 const BASIC: Readonly<Record<string, string>> = {
   char: `${PLAIN} | ${ESCAPE}`,
   string: String.raw`"\"" char* "\""`,
-  frac: `"." [0-9]{1,${DIGITS_MAX}}`,
+  frac: `"." [0-9]{1,${FRACTION_DIGITS_MAX}}`,
   nonneg: `"0" | [1-9] [0-9]{0,${DIGITS_MAX - 1}}`,
   integer: `"0" | "-"? [1-9] [0-9]{0,${DIGITS_MAX - 1}}`,
   number: '"-"? nonneg frac? ([eE] [-+]? [1-9] [0-9]?)?',

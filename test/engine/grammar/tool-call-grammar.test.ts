@@ -1,0 +1,196 @@
+import assert from 'node:assert/strict'
+import { describe, test } from 'node:test'
+import fc from 'fast-check'
+import { jsonText } from '../../../src/engine/grammar/json-text.ts'
+import { GRAMMAR_CHARS_MAX, RULES_MAX } from '../../../src/engine/grammar/rules.ts'
+import { SchemaError } from '../../../src/engine/grammar/schema-error.ts'
+import { ITEMS_MAX, SCHEMA_DEPTH_MAX, STRING_LENGTH_MAX } from '../../../src/engine/grammar/schema-rules.ts'
+import { toolCallGrammar } from '../../../src/engine/grammar/tool-call-grammar.ts'
+import { ToolCallParser, callsText } from '../../../src/engine/tools.ts'
+import { Gbnf } from './gbnf.ts'
+import { isValid, objectSample } from './schemas.ts'
+
+const tool = (parameters: Record<string, unknown>, name = 'f') => ({ name, description: '', parameters })
+
+const grammarOf = (parameters: Record<string, unknown>): Gbnf => new Gbnf(toolCallGrammar([tool(parameters)]))
+
+const accepts = (grammar: Gbnf, given: string): boolean => grammar.matches(callsText('', [{ name: 'f', arguments: given }]))
+
+/** A schema of one member, for what a value may be. */
+const holds = (schema: unknown, value: string): boolean =>
+  accepts(grammarOf({ type: 'object', properties: { v: schema }, required: ['v'] }), `{"v": ${value}}`)
+
+const refusal = (path: string, words: RegExp) => (error: unknown): boolean => {
+  assert(error instanceof SchemaError, String(error))
+  assert.equal(error.path, path)
+  assert.match(error.message, words)
+  return true
+}
+
+const refuses = (schema: unknown, words: RegExp, path = 'f.v'): void =>
+  assert.throws(() => grammarOf({ type: 'object', properties: { v: schema } }), refusal(path, words))
+
+describe('the grammar of a forced call', () => {
+  test('whatever it accepts is one call whose arguments are valid', () => {
+    fc.assert(fc.property(objectSample(3), fc.infiniteStream(fc.nat()), ({ schema }, stream) => {
+      const grammar = grammarOf(schema)
+      for (let draws = 0; draws < 5; draws++) {
+        const text = grammar.draw((below) => (stream.next().value ?? 0) % below)
+        const parser = new ToolCallParser(false)
+        assert.deepEqual(parser.push(text).map(({ kind }) => kind), ['toolCall'], text)
+        const [call] = parser.message.toolCalls
+        assert(call !== undefined)
+        assert(isValid(JSON.parse(call.arguments), schema), `${call.arguments} under ${JSON.stringify(schema)}`)
+        assert.equal(callsText('', [call]), text, 'the rendering is what was written')
+      }
+    }), { numRuns: 300 })
+  })
+
+  test('whatever is valid and in order is accepted', () => {
+    const pair = objectSample(3).chain(({ schema, value }) => fc.tuple(fc.constant(schema), value))
+    fc.assert(fc.property(pair, ([schema, value]) => {
+      assert(isValid(value, schema))
+      assert(accepts(grammarOf(schema), jsonText(value)), `${jsonText(value)} under ${JSON.stringify(schema)}`)
+    }), { numRuns: 1_000 })
+  })
+
+  test('one of several tools is called, each with its own arguments', () => {
+    const grammar = new Gbnf(toolCallGrammar([
+      tool({ type: 'object', properties: { a: { type: 'boolean' } }, required: ['a'] }, 'one'), tool({}, 'two'),
+    ]))
+    assert(grammar.matches('<tool_call>\n{"name": "one", "arguments": {"a": true}}\n</tool_call>'))
+    assert(grammar.matches('<tool_call>\n{"name": "two", "arguments": {}}\n</tool_call>'))
+    assert(!grammar.matches('<tool_call>\n{"name": "two", "arguments": {"a": true}}\n</tool_call>'))
+    assert(!grammar.matches('<tool_call>\n{"name": "three", "arguments": {}}\n</tool_call>'))
+  })
+
+  test('there is no free space', () => {
+    const grammar = grammarOf({ type: 'object', properties: { a: { type: 'array', items: { type: 'integer' } } } })
+    assert(accepts(grammar, '{"a": [1, 2]}'))
+    for (const other of ['{ "a": [1, 2]}', '{"a":[1, 2]}', '{"a": [1,2]}', '{"a": [1, 2] }', '{"a": [ ]}']) assert(!accepts(grammar, other), other)
+  })
+
+  test('members come in order, and only the optional ones may be missing', () => {
+    const properties = { a: { type: 'null' }, b: { type: 'null' }, c: { type: 'null' } }
+    const given = (names: string): string => `{${[...names].map((name) => `"${name}": null`).join(', ')}}`
+    for (const required of ['', 'a', 'b', 'c', 'ac', 'abc']) {
+      const grammar = grammarOf({ type: 'object', properties, required: [...required] })
+      for (const names of ['', 'a', 'b', 'c', 'ab', 'ac', 'bc', 'abc']) {
+        assert.equal(accepts(grammar, given(names)), [...required].every((name) => names.includes(name)), `${names} of ${required}`)
+      }
+      assert(!accepts(grammar, given('ba')) && !accepts(grammar, given('aa')))
+    }
+  })
+
+  test('numbers lie between their bounds, to the last one', () => {
+    const cases = [
+      [-12, 7], [0, 0], [0, 9], [5, 105], [-1, 1], [99, 1001], [-30, -3], [10, 100], [-100, -10], [3, 3], [199, 201],
+    ] as const
+    for (const [minimum, maximum] of cases) {
+      for (let n = minimum - 120; n <= maximum + 120; n++) {
+        const inside = minimum <= n && n <= maximum
+        assert.equal(holds({ type: 'integer', minimum, maximum }, String(n)), inside, `${n} in ${minimum} to ${maximum}`)
+        const between = minimum < n && n < maximum
+        if (maximum - minimum > 1) {
+          assert.equal(holds({ type: 'number', exclusiveMinimum: minimum, exclusiveMaximum: maximum }, String(n)), between, `${n} between`)
+        }
+      }
+    }
+  })
+
+  test('numbers with a fraction lie between their bounds too', () => {
+    const schema = { type: 'number', minimum: -1, maximum: 2 }
+    for (const ok of ['-1', '-0.999', '0', '0.5', '1.75', '2']) assert(holds(schema, ok), ok)
+    for (const bad of ['-1.001', '2.001', '2.0e5', '3', '-2', '01', '.5', '1.']) assert(!holds(schema, bad), bad)
+    const open = { type: 'number', exclusiveMinimum: 0, exclusiveMaximum: 1 }
+    for (const ok of ['0.5', '0.001', '0.91']) assert(holds(open, ok), ok)
+    for (const bad of ['0', '0.0', '1', '-0.5', '-0', '0.000']) assert(!holds(open, bad), bad)
+    assert(holds({ type: 'number', minimum: 0 }, '123.5') && !holds({ type: 'number', minimum: 0 }, '-0.5'))
+  })
+
+  test('numbers have one sane form', () => {
+    for (const ok of ['0', '-1', '12.5', '1e9', '1e+21', '1.5E-7']) assert(holds({ type: 'number' }, ok), ok)
+    for (const bad of ['00', '+1', '1e999', '1.', '-', '1e', '1234567890123456']) assert(!holds({ type: 'number' }, bad), bad)
+    for (const bad of ['1.0', '1e3', '-0', '01']) assert(!holds({ type: 'integer' }, bad), bad)
+    assert(holds({ type: 'integer', minimum: Number.MIN_SAFE_INTEGER, maximum: Number.MAX_SAFE_INTEGER }, '-123456789012345'))
+  })
+
+  test('strings are strict JSON, and each character counts once', () => {
+    for (const ok of ['"é🎭"', '"a\\n\\"\\\\"', '"\\u00e9"', '"\\uD7FF"', '""']) assert(holds({ type: 'string' }, ok), ok)
+    for (const bad of ['"\n"', '"\\x"', '"\\ud83d"', '"a', '"\u007f"', '"\ud800"']) assert(!holds({ type: 'string' }, bad), bad)
+    const two = { type: 'string', minLength: 2, maxLength: 2 }
+    assert(holds(two, '"🎭🎭"') && holds(two, '"\\u00e9\\n"') && !holds(two, '"🎭"') && !holds(two, '"abc"'))
+  })
+
+  test('formats are held', () => {
+    const of = (format: string, value: string): boolean => holds({ type: 'string', format }, `"${value}"`)
+    assert(of('date', '2024-02-29') && of('date', '2023-12-31') && !of('date', '2023-02-29') && !of('date', '2023-04-31') && !of('date', '23-1-1'))
+    assert(of('date-time', '2026-11-30T23:59:59.5Z') && of('date-time', '2026-11-30T00:00:00+01:30') && !of('date-time', '2026-11-30T24:00:00Z'))
+    assert(of('time', '09:30:00Z') && of('uuid', '123e4567-e89b-12d3-a456-426614174000') && !of('uuid', '123'))
+    assert(of('email', 'a.b+c@mail.example') && !of('email', 'a@b') && of('ipv4', '255.0.10.1') && !of('ipv4', '256.0.0.1'))
+    assert(of('uri', 'https://example.org:80/a?b=c') && !of('uri', 'no') && of('hostname', 'a-b.example') && !of('hostname', '-a.b'))
+  })
+
+  test('free members and any value are there where the schema asks for them', () => {
+    assert(!holds({ type: 'object' }, '{"a": 1}') && holds({ type: 'object' }, '{}'))
+    assert(holds({ type: 'object', additionalProperties: true }, '{"a": [1, {}], "b": null}'))
+    const numbers = { type: 'object', propertyNames: { type: 'string' }, additionalProperties: { type: 'number' } }
+    assert(holds(numbers, '{"a": 1, "b": 2.5}') && !holds(numbers, '{"a": "x"}'))
+    assert(holds({}, '{"a": [1, "b", true, null]}') && holds(true, '7') && holds({ type: 'array' }, '[1, "a"]'))
+  })
+
+  test('references are followed, recursion included', () => {
+    const tree = { type: 'object', properties: { n: { type: 'integer' }, kids: { type: 'array', items: { $ref: '#/$defs/tree' } } }, required: ['n'] }
+    const grammar = grammarOf({ type: 'object', properties: { t: { $ref: '#/$defs/tree' }, u: { $ref: '#/$defs/tree' } }, $defs: { tree } })
+    assert(accepts(grammar, '{"t": {"n": 1, "kids": [{"n": 2}, {"n": 3, "kids": []}]}, "u": {"n": 4}}'))
+    assert(!accepts(grammar, '{"t": {"n": 1, "kids": [{"kids": []}]}}'))
+    assert(accepts(grammarOf({ type: 'object', properties: { 'a/b': { type: 'null' }, c: { $ref: '#/properties/a~1b' } } }), '{"c": null}'))
+  })
+
+  test('branches of oneOf that exclude each other are alternatives', () => {
+    const tagged = (kind: string, extra: string) =>
+      ({ type: 'object', properties: { kind: { const: kind }, [extra]: { type: 'integer' } }, required: ['kind', extra] })
+    assert(holds({ oneOf: [tagged('a', 'x'), tagged('b', 'x')] }, '{"kind": "b", "x": 1}'))
+    assert(holds({ oneOf: [{ type: 'string' }, { type: 'integer' }, { type: 'null' }] }, 'null'))
+    const needs = (name: string) => ({ type: 'object', properties: { [name]: { type: 'null' } }, required: [name] })
+    assert(holds({ oneOf: [needs('a'), needs('b')] }, '{"a": null}'))
+    refuses({ oneOf: [{ type: 'number' }, { type: 'integer' }] }, /branches 0 and 1 may hold at once/)
+    refuses({ oneOf: [{ type: 'string', nullable: true }, { type: 'null' }] }, /may hold at once/)
+    refuses({ oneOf: [needs('a'), { type: 'object', properties: { a: { type: 'null' } } }] }, /may hold at once/)
+  })
+
+  test('what cannot be enforced is refused by name and path', () => {
+    refuses({ type: 'string', pattern: '^a' }, /f\.v: "pattern" cannot be enforced/)
+    refuses({ type: 'string', format: 'regex' }, /"format" "regex" cannot/)
+    refuses({ type: 'array', items: { type: 'integer', multipleOf: 3 } }, /"multipleOf"/, 'f.v.items')
+    refuses({ type: 'array', uniqueItems: true }, /"uniqueItems"/)
+    refuses({ type: 'array', prefixItems: [] }, /"prefixItems"/)
+    refuses({ type: 'object', minProperties: 1 }, /"minProperties"/)
+    refuses({ not: {} }, /"not"/)
+    refuses({ allOf: [{ type: 'string' }, { type: 'string' }] }, /"allOf" of more than one/)
+    refuses({ type: 'object', properties: {}, anyOf: [{}] }, /"anyOf" beside "properties"/)
+    refuses({ anyOf: [{ type: 'string' }, { type: 'string', pattern: 'x' }] }, /"pattern"/, 'f.v.anyOf[1]')
+    refuses({ type: 'number', minimum: 0.5 }, /no integers/)
+    refuses({ type: 'integer', minimum: 3, maximum: 2 }, /no number lies/)
+    refuses({ type: 'strange' }, /"strange" is no type/)
+    refuses({ constructor: 1 }, /"constructor"/)
+    refuses(false, /no schema that can be met/)
+    refuses({ $ref: '#/$defs/none' }, /leads nowhere/)
+    refuses({ $ref: 'http://example.org/x' }, /leads out of the schema/)
+    refuses({ $ref: '#/properties/v' }, /leads to itself/, 'f.v.$ref')
+    refuses({ type: 'string', enum: [1] }, /no value of the type/)
+    assert.throws(() => grammarOf({ type: 'object', properties: {}, required: ['x'] }), refusal('f', /"x", which is no property/))
+    assert.throws(() => grammarOf({ type: 'string' }), refusal('f', /must be an object/))
+  })
+
+  test('size and depth have bounds', () => {
+    refuses({ type: 'string', maxLength: STRING_LENGTH_MAX + 1 }, /"maxLength" over/)
+    refuses({ type: 'array', maxItems: ITEMS_MAX + 1 }, /"maxItems" over/)
+    let deep: Record<string, unknown> = { type: 'object', properties: {} }
+    for (let depth = 0; depth < SCHEMA_DEPTH_MAX + 2; depth++) deep = { type: 'object', properties: { a: deep } }
+    assert.throws(() => grammarOf(deep), /nested deeper than/)
+    const wide = Object.fromEntries(Array.from({ length: RULES_MAX + 1 }, (_, i) => [`p${i}`, { type: 'null' }]))
+    assert.throws(() => grammarOf({ type: 'object', properties: wide }), /more than 4000 rules/)
+    assert.throws(() => grammarOf({ type: 'object', properties: { a: { enum: ['x'.repeat(GRAMMAR_CHARS_MAX)] } } }), /longer than/)
+  })
+})

@@ -1,0 +1,131 @@
+import assert from 'node:assert/strict'
+import { describe, test } from 'node:test'
+import fc from 'fast-check'
+import type { WirePart } from '../../src/protocol/engine.ts'
+import { jsonText } from '../../src/engine/grammar/json-text.ts'
+import { ToolCallParser, callsText } from '../../src/engine/tools.ts'
+import type { CommittedMessage } from '../../src/engine/token-record.ts'
+
+interface Parsed { readonly message: CommittedMessage; readonly parts: readonly WirePart[]; readonly cutShort: boolean }
+
+function parse(text: string, streamed = false, cuts: readonly number[] = []): Parsed {
+  const parser = new ToolCallParser(streamed)
+  const borders = [...new Set([0, ...cuts.filter((cut) => cut < text.length), text.length])].sort((a, b) => a - b)
+  const parts = borders.slice(1).flatMap((end, i) => parser.push(text.slice(borders[i], end)))
+  parts.push(...parser.end())
+  return { message: parser.message, parts, cutShort: parser.cutShort }
+}
+
+/** The message as a client puts it together from parts. */
+function assembled(parts: readonly WirePart[]): CommittedMessage {
+  const calls: { name: string; arguments: string }[] = []
+  let content = ''
+  for (const part of parts) {
+    if (part.kind === 'text') {
+      content += part.text
+      continue
+    }
+    const call = calls[part.index]
+    if (call === undefined) {
+      assert(part.name !== null && part.index === calls.length, 'a call begins with its name')
+      calls.push({ name: part.name, arguments: part.arguments })
+    } else {
+      assert.equal(part.name, null)
+      call.arguments += part.arguments
+    }
+  }
+  return { content, toolCalls: calls }
+}
+
+const argumentsText = fc.dictionary(fc.string({ maxLength: 4 }), fc.jsonValue({ maxDepth: 2 })).map(jsonText)
+const calls = fc.array(fc.record({ name: fc.stringMatching(/^[a-z_]{1,8}$/), arguments: argumentsText }, { noNullPrototype: true }), { maxLength: 3 })
+const content = fc.string({ unit: fc.constantFrom('a', ' ', '\n', '<', '>', '{', '<tool', '_call', '</tool_call>'), maxLength: 6 })
+  .filter((text) => !text.includes('<tool_call>'))
+
+/** Texts that are often nearly calls. */
+const nearly = fc.array(fc.constantFrom(
+  '<tool_call>', '</tool_call>', '\n', ' ', '{"name": "f", "arguments": {"a": 1}}', '{"name": "f", "arguments": ', '{"a": "}"}', '}',
+  '{"arguments": {}, "name": "g"}', '{"name": "f"}', '<tool', '"', 'x', '{', '{"name": "", "arguments": {}}', '{"name": 1, "arguments": {}}',
+), { maxLength: 10 }).map((parts) => parts.join(''))
+
+const cutsOf = fc.array(fc.nat(120), { maxLength: 12 })
+
+describe('tool calls in text', () => {
+  test('what is written of a message is parsed to that message', () => {
+    fc.assert(fc.property(content, calls, cutsOf, (text, toolCalls, cuts) => {
+      const written = callsText(text, toolCalls)
+      const whole = parse(written, false, cuts)
+      assert.deepEqual(whole.message, { content: text, toolCalls })
+      assert.equal(callsText(whole.message.content, whole.message.toolCalls), written)
+      assert(!whole.cutShort)
+      assert.deepEqual(parse(written, true, cuts).message, { content: text, toolCalls })
+    }), { numRuns: 1_000 })
+  })
+
+  test('what is shown depends on the text alone, whatever its pieces', () => {
+    fc.assert(fc.property(fc.oneof(nearly, fc.tuple(content, calls).map(([a, b]) => callsText(a, b))), fc.boolean(), cutsOf,
+      (text, streamed, cuts) => {
+        const once = parse(text, streamed)
+        const pieces = parse(text, streamed, cuts)
+        assert.deepEqual(pieces.message, once.message)
+        assert.deepEqual(assembled(pieces.parts), once.message)
+        assert.deepEqual(assembled(once.parts), once.message)
+      }), { numRuns: 3_000 })
+  })
+
+  test('at every cut of a text, what was shown is a beginning of what will be', () => {
+    const text = callsText('I look.', [{ name: 'find', arguments: '{"q": "a </tool_call> \\"b\\""}' }, { name: 'g', arguments: '{}' }])
+    const end = parse(text, true).message
+    for (let cut = 0; cut <= text.length; cut++) {
+      const parser = new ToolCallParser(true)
+      const shown = assembled(parser.push(text.slice(0, cut)))
+      assert(end.content.startsWith(shown.content))
+      for (const [i, call] of shown.toolCalls.entries()) {
+        assert.equal(call.name, end.toolCalls[i]?.name)
+        assert(end.toolCalls[i]?.arguments.startsWith(call.arguments))
+      }
+    }
+  })
+
+  test('what is not a call stays text, every character of it', () => {
+    for (const text of [
+      '<tool_call>', '<tool_call>x</tool_call>', '<tool_call>\n{"name": "f"}\n</tool_call>', '<tool_call>{"name": "f", "arguments": [1]}</tool_call>',
+      '<tool_call>\n{"name": "f", "arguments": {"a": tru}}\n</tool_call>', 'a\n<tool_call>\n{"name": "f", "arguments": {}} and more',
+      '<tool_call>\n{"name": 1, "arguments": {}}\n</tool_call>', '\n<tool_ca', '</tool_call>', '<tool_call>{"name": "f", "argum',
+      '<tool_call>{"name": "f", "name": "g", "arguments": {}}</tool_call>',
+    ]) {
+      assert.deepEqual(parse(text).message, { content: text, toolCalls: [] }, text)
+    }
+  })
+
+  test('a call inside what is not a call is found', () => {
+    const call = '<tool_call>{"name": "f", "arguments": {}}</tool_call>'
+    assert.deepEqual(parse(`<tool_call>no ${call}`).message, { content: '<tool_call>no ', toolCalls: [{ name: 'f', arguments: '{}' }] })
+  })
+
+  test('the end stands for a closing tag, and members may come in any order', () => {
+    const toolCalls = [{ name: 'f', arguments: '{"a":1}' }]
+    assert.deepEqual(parse('<tool_call> {"arguments":{"a":1}, "id": 7, "name":"f"}\n</tool').message, { content: '', toolCalls })
+  })
+
+  test('text after a call is text, space after it is not', () => {
+    const call = '<tool_call>\n{"name": "f", "arguments": {}}\n</tool_call>'
+    assert.equal(parse(`a\n${call}\n\n`).message.content, 'a')
+    assert.equal(parse(`a\n${call}\n done`).message.content, 'a\n done')
+    assert.equal(parse(`a\n${call}\n<tool`).message.content, 'a\n<tool')
+  })
+
+  test('a held call that is cut stays a call, and says that it was cut', () => {
+    const { message, cutShort } = parse('<tool_call>\n{"name": "f", "arguments": {"a": "bc', true)
+    assert.deepEqual(message.toolCalls, [{ name: 'f', arguments: '{"a": "bc' }])
+    assert(cutShort)
+    assert.deepEqual(parse('<tool_call>\n{"name": "f', true).message.toolCalls, [])
+  })
+
+  test('a call that nothing holds is shown only when it is whole', () => {
+    const parser = new ToolCallParser(false)
+    const call = '<tool_call>\n{"name": "f", "arguments": {"a": 1}}\n</tool_call>'
+    for (const unit of call.slice(0, -1)) assert.deepEqual(parser.push(unit), [])
+    assert.deepEqual(parser.push('>'), [{ kind: 'toolCall', index: 0, name: 'f', arguments: '{"a": 1}' }])
+  })
+})
