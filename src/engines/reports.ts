@@ -86,7 +86,12 @@ export class EngineReports {
       this.refuse(start, `${this.engine} is not joined`, true)
       return null
     }
-    if (this.#attempts.get(start.call)?.attempt === start.attempt) return null
+    const running = this.#attempts.get(start.call)
+    if (running?.attempt === start.attempt) return null
+    if (running !== undefined) {
+      this.refuse(start, `${start.call} runs already, as attempt ${running.attempt}`, false)
+      return null
+    }
     const { call, attempt, epoch, forced } = start
     const begun: Attempt = { call, attempt, epoch, nextIndex: forced.length, shown: forced.length > 0 }
     this.#attempts.set(call, begun)
