@@ -58,12 +58,14 @@ const embedded = z.strictObject({
   model: z.string().min(1).default('default'),
   /** Shared libraries of llama.cpp; null: those that were installed with us. */
   library: z.string().min(1).nullable().default(null),
-  lanes: z.int().min(2).max(256).default(8),
-  laneTokens: z.int().min(64).default(2_048),
+  lanes: z.int().min(1).max(256).default(8),
+  laneTokens: z.int().min(256).default(2_048),
   /** Null: one for each processor. */
-  threads: count.nullable().default(null),
-  chunkTokens: z.int().min(2).default(128),
+  threads: z.int().min(1).max(512).nullable().default(null),
+  chunkTokens: z.int().min(2).max(4_096).default(128),
   flashAttention: z.boolean().default(false),
+  /** Weights repacked for the CPU: faster, and for some quantisations not exact. */
+  extraBuffers: z.boolean().default(true),
 })
 
 const scripted = z.strictObject({
@@ -197,7 +199,7 @@ export class ConfigError extends Error {
 
 export const defaultConfig = (flags: RawConfig = {}): Config => loadConfig(null, {}, flags)
 
-/** Throws ConfigError. Relative paths are meant from the file's folder, and from the current one where there is no file. */
+/** Throws ConfigError. Relative paths are meant from the file's folder; those of flags, or without a file, from the current one. */
 export function loadConfig(path: string | null, env: Readonly<Record<string, string | undefined>>, flags: RawConfig = {}): Config {
   if (path === null) return check({}, flags, null, process.cwd())
   return readConfig(textOf(path), path, env, flags)
@@ -220,13 +222,14 @@ function check(fromFile: RawConfig, flags: RawConfig, placeOf: PlaceOf | null, f
       return `${place}: ${fieldName(path)} ${text}`
     }))
   }
-  const dataDir = resolve(folder, parsed.data.dataDir)
+  const folderOf = (...path: readonly string[]): string => (has(flags, path) ? process.cwd() : folder)
+  const dataDir = resolve(folderOf('dataDir'), parsed.data.dataDir)
   const images = parsed.data.imagesDir
   return deepFreeze({
     ...parsed.data,
     dataDir,
-    imagesDir: images === null ? imagesDirOf(dataDir) : resolve(folder, images),
-    engines: parsed.data.engines.map((one) => withPaths(one, folder)),
+    imagesDir: images === null ? imagesDirOf(dataDir) : resolve(folderOf('imagesDir'), images),
+    engines: parsed.data.engines.map((one) => withPaths(one, folderOf('engines'))),
   })
 }
 
@@ -237,13 +240,17 @@ function imagesDirOf(dataDir: string): string {
 }
 
 function withPaths(one: z.output<typeof engine>, folder: string): z.output<typeof engine> {
-  if (one.kind === 'embedded' && one.model !== 'default' && one.model !== 'tiny') return { ...one, model: resolve(folder, one.model) }
+  if (one.kind === 'embedded') {
+    return { ...one, model: isPath(one.model) ? resolve(folder, one.model) : one.model, library: one.library === null ? null : resolve(folder, one.library) }
+  }
   if (one.kind !== 'scripted' || typeof one.script !== 'string') return one
   const path = resolve(folder, one.script)
   const script = parseYaml(textOf(path), path, {}).value
   if (!Array.isArray(script) && !isRecord(script)) throw new ConfigError([`${path}:1: expected a script: a list, or keys and values`])
   return { ...one, script }
 }
+
+const isPath = (model: string): boolean => /[/\\]|\.gguf$/.test(model)
 
 function textOf(path: string): string {
   try {
@@ -269,8 +276,9 @@ function merge(below: RawConfig, above: RawConfig): RawConfig {
 function has(flags: unknown, path: readonly PropertyKey[]): boolean {
   if (path.length === 0) return true
   const [key, ...rest] = path
-  return typeof flags === 'object' && flags !== null && key !== undefined && Object.hasOwn(flags, key)
-    && has((flags as Record<PropertyKey, unknown>)[key], rest)
+  if (typeof flags !== 'object' || flags === null || key === undefined) return false
+  const value = (flags as Record<PropertyKey, unknown>)[key]
+  return Object.hasOwn(flags, key) && value !== undefined && has(value, rest)
 }
 
 function deepFreeze<T>(value: T): T {

@@ -177,6 +177,12 @@ describe('the environment', () => {
 })
 
 describe('flags', () => {
+  test('with a relative path mean it from the current folder, whatever the file', () => {
+    const config = read('dataDir: from-file\n', {}, { imagesDir: 'from-flag', engines: [{ id: 'a', kind: 'embedded', model: 'm.gguf' }] })
+    assert.deepEqual([config.dataDir, config.imagesDir], ['/etc/entracte/from-file', join(process.cwd(), 'from-flag')])
+    assert.equal(config.engines[0]?.kind === 'embedded' && config.engines[0].model, join(process.cwd(), 'm.gguf'))
+  })
+
   test('win over the file, key by key, and a list whole', () => {
     const config = read('listen: { host: 127.0.0.2, port: 5 }\nengines: [{ id: a, kind: embedded }]\n', {}, { listen: { port: 6 }, engines: [{ id: 'b', kind: 'embedded', model: 'tiny' }], dataDir: undefined })
     assert.deepEqual(config.listen, { host: '127.0.0.2', port: 6 })

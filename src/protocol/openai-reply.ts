@@ -14,7 +14,7 @@ export interface ReplyHead {
   readonly includeUsage: boolean
 }
 
-export interface ReplyEnd {
+interface ReplyEnd {
   readonly finish: 'stop' | 'length' | 'tool_calls'
   readonly promptTokens: number
   readonly outputTokens: number

@@ -27,7 +27,7 @@ export interface ChatRequest {
   readonly toolCallsOpen: readonly string[]
 }
 
-export type ParsedChat = { readonly ok: true; readonly request: ChatRequest } | { readonly ok: false; readonly problem: Problem }
+type ParsedChat = { readonly ok: true; readonly request: ChatRequest } | { readonly ok: false; readonly problem: Problem }
 
 // ---------------------------------------------------------------- the shape
 
@@ -107,6 +107,11 @@ function toRequest(from: Body, refuse: Refuse): ChatRequest {
   const tools = (from.tools ?? []).map((one, index) => toTool(one, `tools[${index}]`, refuse))
   const twice = tools.find((one, index) => tools.findIndex((other) => other.name === one.name) !== index)
   if (twice !== undefined) refuse('invalid_request', `two tools are named "${twice.name}"`, 'tools')
+  const toolChoice = toToolChoice(from.tool_choice ?? null, tools, refuse)
+  // A forced call is one call; a free answer may hold several, and nothing holds it to one.
+  if (from.parallel_tool_calls === false && toolChoice === 'auto') {
+    refuse('unsupported_parameter', '"parallel_tool_calls" is false and tool_choice is "auto"; with "required" or a named function there is one call', 'parallel_tool_calls')
+  }
   const links = linkToolResults(messages)
   if (links.fault !== null) refuse(links.fault.code, links.fault.why, links.fault.param)
   return {
@@ -114,7 +119,7 @@ function toRequest(from: Body, refuse: Refuse): ChatRequest {
       model: from.model,
       messages,
       tools,
-      toolChoice: toToolChoice(from.tool_choice ?? null, tools, refuse),
+      toolChoice,
       sampling: {
         temperature: from.temperature ?? 1,
         topP: from.top_p ?? 1,

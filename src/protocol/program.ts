@@ -19,7 +19,7 @@ const id = z.string().refine(isPlainId, `expected 1 to ${ID_CHARS_MAX} printable
 
 const declaration = z.looseObject({ id: id.nullish(), session: id.nullish(), agent: id.nullish() })
 
-export interface ProgramDeclaration {
+interface ProgramDeclaration {
   readonly program: string | null
   readonly session: string | null
   readonly agent: string | null

@@ -7,7 +7,7 @@ import { problem, type Problem } from './errors.ts'
 
 type Issue = z.core.$ZodIssue
 
-export interface SchemaFault {
+interface SchemaFault {
   /** Keys and indexes from the root; for an unknown key it ends in that key. */
   readonly path: readonly PropertyKey[]
   readonly text: string

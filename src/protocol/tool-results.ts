@@ -4,7 +4,7 @@
  */
 import type { ChatMessage } from './chat.ts'
 
-export interface ToolLinks {
+interface ToolLinks {
   /** Tool call ids answered after the last assistant message. */
   readonly results: readonly string[]
   /** Tool call ids of the last assistant message. */

@@ -150,13 +150,18 @@ class Answer {
 /** The longest a timer can be told to wait. */
 const WAIT_MS_MAX = 2 ** 31 - 1
 
+/** What we end, the gateway must know; what it ended itself, it knows; and over a restart a call lives on. */
+function giveUp(feed: UpdateFeed, step: FeedStep): void {
+  if (step.kind === 'still' || step.kind === 'broken') feed.hangUp()
+}
+
 async function whole(answer: Answer, feed: UpdateFeed): Promise<unknown> {
   const text = new ReplyText()
   for (;;) {
     const step = await feed.next(Math.min(answer.holdLeftMs, WAIT_MS_MAX))
     const fault = answer.problemOf(step)
     if (fault !== null) {
-      feed.hangUp()
+      giveUp(feed, step)
       return sendProblem(answer.reply, fault)
     }
     // The socket is closed: what is sent reaches nobody, but lets fastify end the request.
@@ -183,7 +188,7 @@ async function stream(answer: Answer, feed: UpdateFeed): Promise<unknown> {
     const step = await feed.next(Math.min(answer.holdLeftMs, door.limits.keepAliveMs))
     const fault = answer.problemOf(step)
     if (fault !== null) {
-      feed.hangUp()
+      giveUp(feed, step)
       if (!sse.isOpen) return sendProblem(reply, fault)
       sse.end(sseData(fault.body))
       return reply

@@ -58,9 +58,10 @@ export class UpdateFeed {
     this.#end({ kind: 'gone' })
   }
 
-  /** The server stops: whoever waits is told. */
+  /** The server stops: whoever waits is told. The call is not hung up: it goes on after the next start, if its client asks again. */
   stop(): void {
-    this.#end({ kind: 'closing' })
+    this.#over ??= { kind: 'closing' }
+    this.#wake?.(this.#over)
   }
 
   #arrived(settle: (step: FeedStep) => void, result: IteratorResult<CallUpdate>): void {

@@ -136,6 +136,7 @@ describe('what is not supported and would change the result', () => {
     [{ messages: [{ role: 'user', content: [{ type: 'image_url', image_url: { url: 'x' } }] }] }, 'messages[0].content[0].type'],
     [{ messages: [USER, { role: 'assistant', content: 'a', audio: { id: 'x' } }] }, 'messages[1].audio'],
     [{ messages: [USER, { role: 'assistant', function_call: { name: 'f', arguments: '' } }] }, 'messages[1].function_call'],
+    [{ tools: [FUNCTION], parallel_tool_calls: false }, 'parallel_tool_calls'],
     [{ tools: [{ type: 'custom', custom: { name: 'x' } }] }, 'tools[0].type'],
     [{ messages: [USER, { role: 'assistant', tool_calls: [{ id: 'a', type: 'custom', custom: {} }] }] }, 'messages[1].tool_calls[0].type'],
   ]
