@@ -20,26 +20,25 @@ export class CliFailure extends Error {
   }
 }
 
-/** Errors whose message already says what, why and what next. */
-const SELF_EXPLAINING = new Map([['ConfigError', EXIT.usage], ['ModelError', EXIT.failed]])
+/** Faults of what the user gave, though another layer found them. */
+const USAGE: ReadonlySet<string> = new Set(['ConfigError'])
 
 export interface Told { readonly text: string; readonly exitCode: number }
 
 export function tell(thrown: unknown, debug: boolean): Told {
-  const stack = debug && thrown instanceof Error && thrown.stack !== undefined ? `\n${stackOf(thrown)}` : ''
-  if (thrown instanceof CliFailure) {
-    const { exitCode, message, why, next } = thrown
-    return { exitCode, text: lines(message, why, next) + stack }
-  }
-  if (!(thrown instanceof Error)) return { exitCode: EXIT.failed, text: lines(String(thrown), null, null) }
-  const known = SELF_EXPLAINING.get(thrown.name)
-  if (known !== undefined) return { exitCode: known, text: lines(thrown.message, null, null) + stack }
-  const code = 'code' in thrown ? String(thrown.code) : ''
-  const why = thrown.cause instanceof Error ? thrown.cause.message : null
-  return { exitCode: EXIT.failed, text: lines(thrown.message, why, nextFor(code, debug)) + stack }
+  const exitCode = thrown instanceof CliFailure ? thrown.exitCode : thrown instanceof Error && USAGE.has(thrown.name) ? EXIT.usage : EXIT.failed
+  if (!(thrown instanceof Error)) return { exitCode, text: lines(String(thrown), null, null) }
+  const why = thrown instanceof CliFailure ? thrown.why : thrown.cause instanceof Error ? whatOf(thrown.cause) : null
+  const next = 'next' in thrown && (typeof thrown.next === 'string' || thrown.next === null) ? thrown.next : nextFor(thrown, debug)
+  return { exitCode, text: lines(whatOf(thrown), why, next) + (debug ? `\n${stackOf(thrown)}` : '') }
 }
 
-function nextFor(code: string, debug: boolean): string | null {
+/** Other layers put what to do next at the end of their messages. */
+const whatOf = (error: Error): string => error.message.replace(/\s*Next: [^]*$/, '')
+
+function nextFor(error: Error, debug: boolean): string | null {
+  const code = 'code' in error ? error.code : null
+  if (USAGE.has(error.name)) return null
   if (code === 'EADDRINUSE') return 'stop what listens there, or choose another port with --port (0 takes any free one).'
   if (code === 'EACCES' || code === 'EPERM') return 'choose a folder or port this user may use.'
   if (code === 'ENOSPC') return 'free some disk, or move dataDir.'

@@ -32,10 +32,9 @@ program.exitOverride()
 try {
   await program.parseAsync()
 } catch (error) {
-  if (error instanceof CommanderError) process.exitCode = error.exitCode === 0 ? 0 : EXIT.usage
-  else {
-    const { text, exitCode } = tell(error, program.opts<{ debug: boolean }>().debug)
-    note(text)
-    process.exitCode = exitCode
-  }
+  if (error instanceof CommanderError) process.exit(error.exitCode === 0 ? 0 : EXIT.usage)
+  const { text, exitCode } = tell(error, program.opts<{ debug: boolean }>().debug)
+  note(text)
+  // What failed half-way may have left something open, and there is nothing to wait for.
+  process.exit(exitCode)
 }

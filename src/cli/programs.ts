@@ -34,5 +34,5 @@ function row(program: ProgramView): string[] {
 function stateOf({ stage, waits }: ProgramView): string {
   if (stage.kind !== 'open') return stage.provisional === true ? `${stage.kind}, may go on` : stage.kind
   const on = [...new Set(waits.map((wait) => wait.on))]
-  return on.length === 0 ? 'open' : on.join(', ')
+  return on.length === 0 ? 'client' : on.join(', ')
 }

@@ -111,7 +111,7 @@ function thenText({ end, wait }: CallLine): string {
 function decisionSection({ decisions, startUs }: Explanation): string[] {
   if (decisions.length === 0) return []
   const rows = decisions.slice(0, ROWS_MAX).map((line) => [
-    offset(line.atUs, startUs), line.after ?? line.state, line.performed ? line.choice : `${line.choice} (not performed)`, optionsText(line),
+    offset(line.atUs, startUs), line.after ?? '(nobody waits)', line.performed ? line.choice : `${line.choice} (not performed)`, optionsText(line),
     `${duration(line.expectedWaitUs)}`, line.waitUs === null ? '' : duration(line.waitUs), line.because,
   ])
   const head = ['at', 'after', 'chosen', 'costs in engine-seconds', 'wait expected', 'wait was', 'because']
