@@ -2,6 +2,7 @@
  * Owns one run of the mix against one server: agents arrive when drawn, each runs by itself, and at the end the server is
  * asked for the facts of each. What came out is kept by program, so that two runs can be compared program by program.
  */
+import { setMaxListeners } from 'node:events'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { explain, type Explanation } from '../core/explain.ts'
 import type { Logged } from '../core/fact.ts'
@@ -39,6 +40,8 @@ export interface MixOutcome {
 
 export async function runMix(options: MixRunOptions): Promise<MixOutcome> {
   const { endpoint, model, tokenScale, signal } = options
+  // Every request and every wait of every agent hangs on it.
+  setMaxListeners(0, signal)
   const beganAt = performance.now()
   const now = (): number => performance.now() - beganAt
   const world = {
