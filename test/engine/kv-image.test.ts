@@ -162,7 +162,8 @@ describe('an image is refused', () => {
     const length = bytes.readUInt32LE(12)
     const whole = bytes.subarray(20, 20 + length).toString()
     const changes: readonly [string, string][] = [
-      ['"tokens":7', '"tokens":8'], ['"tokens":4', '"tokens":5'], ['"tokens":4', '"tokens":-4'], ['"tokens":4', '"tokens":1e99'],
+      ['"tokens":7', '"tokens":8'], ['"tokens":4', '"tokens":5'], ['"tokens":4', '"tokens":-4'],
+      ['"tokens":4', '"tokens":1e99'],
       ['"position":4', '"position":3'], ['"bytes":48', '"bytes":47'], ['"transposed":true', '"transposed":1'],
       ['"transposed":true', '"transposed":false'], ['"decoded"', '"guessed"'], ['"epoch":2', '"epoch":"2"'],
       ['[1,6,1]', '[1,6]'], ['[1,6,1]', '[1,6,1,1]'], ['[1,6,1]', '[1,7,1]'], ['[1,6,1]', '[1,9007199254740993,1]'],
@@ -186,7 +187,8 @@ describe('an image is refused', () => {
     const { identity } = ABOUT
     const others = [
       { key: 'kv1/another', identity }, { key: ABOUT.key, identity: { ...identity, tenant: 'other' } },
-      { key: ABOUT.key, identity: { ...identity, state: 's2' } }, { key: ABOUT.key, identity: { ...identity, reign: 4 } },
+      { key: ABOUT.key, identity: { ...identity, state: 's2' } },
+      { key: ABOUT.key, identity: { ...identity, reign: 4 } },
       { key: ABOUT.key, identity: { ...identity, epoch: 1 } },
     ]
     for (const other of others) await assert.rejects(readImage(path, { ...other, digest }, 1), refused('identity'))
@@ -207,7 +209,8 @@ describe('an image is refused', () => {
     await assert.rejects(writeImage(path, makeBlob(MADE), { ...ABOUT, spans: ABOUT.spans.slice(1) }), refused('format'))
     await assert.rejects(writeImage(join(inside, 'no', 'image'), makeBlob(MADE), ABOUT), refused('unwritable'))
     for (const length of [0, 8, 50, 100, makeBlob(MADE).length - 1]) {
-      await assert.rejects(writeImage(path, makeBlob(MADE).subarray(0, length), ABOUT), refused('format'), `${length} bytes`)
+      const cut = makeBlob(MADE).subarray(0, length)
+      await assert.rejects(writeImage(path, cut, ABOUT), refused('format'), `${length} bytes`)
     }
     assert.deepEqual(readdirSync(inside), [])
     assert(!existsSync(path))
