@@ -39,14 +39,14 @@ export interface AgentStep {
   readonly tool: ToolName | null
 }
 
-export interface AgentJob {
+interface AgentJob {
   readonly id: string
   readonly program: PlannedProgram
   readonly waitsMs: readonly number[]
   readonly seed: number
 }
 
-export interface CallRecord {
+interface CallRecord {
   readonly startMs: number
   readonly endMs: number
   readonly firstTokenMs: number | null

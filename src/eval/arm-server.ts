@@ -9,7 +9,7 @@ import { setTimeout as sleep } from 'node:timers/promises'
 import { serverConfig, type Arm } from './arm.ts'
 import type { MixEngine } from './mix.ts'
 
-export interface RunningServer {
+interface RunningServer {
   /** Up to and without `/v1`. */
   readonly url: string
   close(): Promise<void>

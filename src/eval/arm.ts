@@ -27,7 +27,7 @@ export function armOf(order: OrderName, residency: ResidencyName, exactResume = 
 }
 
 /** Both are made for one run and removed after it. */
-export interface Folders {
+interface Folders {
   readonly dataDir: string
   readonly imagesDir: string
 }

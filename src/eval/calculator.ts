@@ -2,7 +2,7 @@
  * Owns arithmetic for agents: + - * / % ^, parentheses, decimals. A parser of its own, since what a model writes is
  * never evaluated as code.
  */
-export type Calculation = { readonly ok: true; readonly value: number } | { readonly ok: false; readonly why: string }
+type Calculation = { readonly ok: true; readonly value: number } | { readonly ok: false; readonly why: string }
 
 const EXPRESSION_CHARACTERS_MAX = 200
 const NESTING_MAX = 32

@@ -4,7 +4,7 @@
  */
 import type { ToolName, ToolSchema } from './tools.ts'
 
-export interface WireToolCall {
+interface WireToolCall {
   readonly id: string
   readonly type: 'function'
   readonly function: { readonly name: string; readonly arguments: string }
@@ -15,7 +15,7 @@ export type WireMessage =
   | { readonly role: 'assistant'; readonly content: string | null; readonly tool_calls?: readonly WireToolCall[] }
   | { readonly role: 'tool'; readonly tool_call_id: string; readonly content: string }
 
-export interface ChatRequest {
+interface ChatRequest {
   readonly model: string
   readonly messages: readonly WireMessage[]
   readonly tools: readonly ToolSchema[]

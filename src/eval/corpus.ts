@@ -1,7 +1,7 @@
 /** Owns the text collection that agents search, and how a passage is found in it: BM25 over words. */
 import { readData } from './data-files.ts'
 
-export interface Passage {
+interface Passage {
   readonly title: string
   readonly text: string
 }

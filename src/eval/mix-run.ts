@@ -14,7 +14,7 @@ import { Toolbox } from './tools.ts'
 
 const FACTS_MAX = 10_000
 
-export interface MixRunOptions {
+interface MixRunOptions {
   readonly endpoint: Endpoint
   readonly model: string
   readonly tokenScale: number

@@ -54,7 +54,7 @@ export interface Mix {
 export const loadMix = (): Mix => readData<Mix>('mix', 'mix.json')
 
 /** What a model makes of the mix: the same texts in its own tokens. */
-export interface ModelFit {
+interface ModelFit {
   readonly engine: MixEngine
   /** Its tokens for one of the model that the mix is made for. */
   readonly tokenScale: number
@@ -118,7 +118,7 @@ function loadWaits(): Readonly<Record<WaitClass, readonly number[]>> {
 export const contextTokens = (program: PlannedProgram): number =>
   program.calls.reduce((sum, call) => sum + call.newTokens + call.outputTokens, 0)
 
-export interface MixSize {
+interface MixSize {
   readonly contextTokens: number
   /** The contexts against the engine's lanes: one a lane, and by bytes. */
   readonly lanesRatio: number

@@ -28,7 +28,7 @@ const TASKS: Readonly<Record<ProgramKind, string>> = {
   talk: 'Help the person with a text about the notes. Ask what they want, and then write it.',
 }
 
-export interface FirstPrompt {
+interface FirstPrompt {
   readonly messages: readonly { readonly role: 'system' | 'user'; readonly content: string }[]
   readonly tools: readonly ToolSchema[]
 }

@@ -79,6 +79,9 @@ describe('the demo', () => {
     assert.match(out, /react-2 failed: HTTP 503: no room/)
   })
 
+})
+
+describe('the demo, around its runs,', () => {
   test('leaves no folder behind, also where a server does not start', async () => {
     const { configs } = await demo()
     for (const { dataDir, imagesDir } of configs) assert.ok(!existsSync(dataDir) && !existsSync(imagesDir))
