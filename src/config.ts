@@ -6,9 +6,8 @@
  * units of the core. Keys of tenants are kept as digests only. Leaves to `main.ts` what is built from it.
  */
 import { createHash } from 'node:crypto'
-import { existsSync, readFileSync } from 'node:fs'
-import { userInfo } from 'node:os'
-import { dirname, join, resolve } from 'node:path'
+import { readFileSync } from 'node:fs'
+import { dirname, resolve } from 'node:path'
 import { isMap, isNode, isPair, isScalar, isSeq, LineCounter, parseDocument, Scalar, visit, type Document } from 'yaml'
 import { z } from 'zod'
 import { CORE_DEFAULTS, type CoreConfig } from './core/config.ts'
@@ -171,7 +170,7 @@ const schema = z.strictObject({
 
 type DeepReadonly<T> = T extends object ? { readonly [K in keyof T]: DeepReadonly<T[K]> } : T
 
-export type Config = DeepReadonly<Omit<z.output<typeof schema>, 'imagesDir'> & { imagesDir: string }>
+export type Config = DeepReadonly<z.output<typeof schema>>
 export type EngineConfig = Config['engines'][number]
 
 function repeated(values: readonly unknown[]): readonly number[] {
@@ -228,15 +227,9 @@ function check(fromFile: RawConfig, flags: RawConfig, placeOf: PlaceOf | null, f
   return deepFreeze({
     ...parsed.data,
     dataDir,
-    imagesDir: images === null ? imagesDirOf(dataDir) : resolve(folderOf('imagesDir'), images),
+    imagesDir: images === null ? null : resolve(folderOf('imagesDir'), images),
     engines: parsed.data.engines.map((one) => withPaths(one, folderOf('engines'))),
   })
-}
-
-/** Memory-backed where the machine has it; the name comes from dataDir, so that a restart finds its images. */
-function imagesDirOf(dataDir: string): string {
-  const digest = createHash('sha256').update(dataDir).digest('hex').slice(0, 12)
-  return existsSync('/dev/shm') ? `/dev/shm/entracte-${userInfo().uid}-${digest}` : join(dataDir, 'images')
 }
 
 function withPaths(one: z.output<typeof engine>, folder: string): z.output<typeof engine> {

@@ -3,8 +3,8 @@
  * engines' adapters and the driver, and opens the door; `close()` takes it down in the opposite order.
  */
 import { createReadStream } from 'node:fs'
-import { mkdirSync } from 'node:fs'
 import type { AddressInfo } from 'node:net'
+import { availableParallelism } from 'node:os'
 import { join } from 'node:path'
 import { crc32 } from 'node:zlib'
 import type { Config, EngineConfig } from './config.ts'
@@ -41,7 +41,6 @@ const CHECK_EVERY_TURNS = 1_000
 
 export async function start(config: Config, hooks: StartHooks = {}): Promise<Server> {
   const log = makeLog(config.logLevel)
-  mkdirSync(config.dataDir, { recursive: true })
   let driver: Driver | null = null
   const store = openStore(config.dataDir, {
     imagesDir: config.imagesDir, imageBytesMax: config.core.hostBytesMax, bodyBytesMax: BODY_BYTES_MAX,
@@ -102,7 +101,12 @@ async function engineOf(one: EngineConfig, config: Config, hooks: StartHooks): P
     case 'embedded': {
       const progress = hooks.onModelProgress
       const model = await resolveModel({ model: one.model, env: process.env, ...(progress === undefined ? {} : { onProgress: progress }) })
-      return new EmbeddedEngine({ ...one, model, runtimeDir: config.dataDir, probeCachePath: join(config.dataDir, 'probes.json') })
+      const { id, lanes, laneTokens, chunkTokens, flashAttention, library } = one
+      return new EmbeddedEngine({
+        id, lanes, laneTokens, chunkTokens, flashAttention, models: [model.name], modelPath: model.path, libraryDir: library,
+        threads: one.threads ?? availableParallelism(), extraBuffers: true, runtimeDir: config.dataDir,
+        probeCachePath: join(config.dataDir, 'probes.json'),
+      })
     }
   }
 }

@@ -39,7 +39,7 @@ describe('without a file', () => {
     assert.equal(config.limits.keepAliveMs, 5_000)
     assert.equal(config.storeFailure, 'pass')
     assert.equal(config.dataDir, join(process.cwd(), '.entracte'))
-    assert.ok(config.imagesDir.startsWith('/'))
+    assert.equal(config.imagesDir, null)
   })
 
   test('flags count, and their faults are of the command line', () => {

@@ -72,6 +72,7 @@ export class Driver implements Gateway {
   async stop(): Promise<void> {
     this.#stopped = true
     this.#performer.stop()
+    this.#streams.stop()
     await Promise.all(this.#ports.engines.map((engine) => engine.close()))
   }
 

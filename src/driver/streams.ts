@@ -25,6 +25,7 @@ export class Streams {
   readonly #streams = new Map<CallId, Stream>()
   readonly #bodies: Bodies
   readonly #clock: Clock
+  #stopped = false
 
   constructor(bodies: Bodies, clock: Clock) {
     this.#bodies = bodies
@@ -80,6 +81,11 @@ export class Streams {
     this.#bodies.drop(journalId(call))
   }
 
+  /** The bodies close after this: nothing more is written. */
+  stop(): void {
+    this.#stopped = true
+  }
+
   endAll(last: CallUpdate): void {
     for (const call of [...this.#streams.keys()]) this.end(call, last)
   }
@@ -105,7 +111,7 @@ export class Streams {
     stream.journalDue = true
     this.#clock.at(this.#clock.nowUs() + JOURNAL_US, () => {
       stream.journalDue = false
-      if (stream.ended) return
+      if (stream.ended || this.#stopped) return
       const journal = JSON.stringify({ tokens: stream.tokens, parts: this.parts(stream.call) })
       this.#bodies.put(journalId(stream.call), stream.tenant, Buffer.from(journal))
     })
