@@ -26,7 +26,7 @@ import type { ImageAbout, ImageManifest } from './kv-manifest.ts'
 import { emptyBlob, parseBlob, putChunk, takeChunk } from './llama/blob.ts'
 
 export { ImageError, imageKey } from './kv-manifest.ts'
-export type { ImageAbout, ImageManifest } from './kv-manifest.ts'
+export type { ImageAbout } from './kv-manifest.ts'
 
 const IMAGE_VERSION = 1
 

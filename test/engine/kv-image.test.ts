@@ -37,10 +37,7 @@ const refused = (...reasons: string[]) => (error: unknown): boolean => {
 }
 
 /** The lane of the source is another matter than its State: the first stream's is the normal form. */
-const normal = (made: MadeBlob, streams: number): Buffer => {
-  const blob = makeBlob({ ...made, streams, stream: 0 })
-  return blob
-}
+const normal = (made: MadeBlob, streams: number): Buffer => makeBlob({ ...made, streams, stream: 0 })
 
 describe('an image', () => {
   for (const transposed of [true, false]) {
@@ -107,13 +104,15 @@ describe('an image', () => {
   })
 })
 
-describe('an image is refused', () => {
-  const write = async (name: string): Promise<{ path: string; digest: string; bytes: Buffer }> => {
-    const path = join(folder, name)
-    const { digest } = await writeImage(path, makeBlob(MADE), ABOUT)
-    return { path, digest, bytes: readFileSync(path) }
-  }
+interface Written { readonly path: string; readonly digest: string; readonly bytes: Buffer }
 
+async function write(name: string): Promise<Written> {
+  const path = join(folder, name)
+  const { digest } = await writeImage(path, makeBlob(MADE), ABOUT)
+  return { path, digest, bytes: readFileSync(path) }
+}
+
+describe('an image is refused', () => {
   test('where it is not there', async () => {
     await assert.rejects(readImage(join(folder, 'nowhere'), { ...WANTED, digest: '00000000' }, 1), refused('missing'))
     await assert.rejects(readImage(folder, { ...WANTED, digest: '00000000' }, 1), refused('missing'))
@@ -140,6 +139,9 @@ describe('an image is refused', () => {
     }
   })
 
+})
+
+describe('an image that is not the one wanted is refused', () => {
   test('with pieces of it changed for others, digests within it set right', async () => {
     const { path, digest, bytes } = await write('swapped')
     const other = makeBlob({ ...MADE, tokens: 7, stream: 0 })

@@ -18,7 +18,6 @@ import type { LlamaOptions, OpenModel } from './open.ts'
 import type { Row } from './rows.ts'
 
 export { LlamaError } from './error.ts'
-export type { Grammar } from './grammar.ts'
 export type { LlamaOptions } from './open.ts'
 export type { Row } from './rows.ts'
 
