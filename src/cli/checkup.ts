@@ -1,7 +1,7 @@
 /** Owns the checks of `entracte doctor`, one function each. Every one answers, also where what it looks at is broken. */
-import { accessSync, constants, existsSync, statfsSync } from 'node:fs'
-import { freemem, totalmem } from 'node:os'
-import { dirname } from 'node:path'
+import { accessSync, constants, existsSync, readFileSync, statfsSync } from 'node:fs'
+import { availableParallelism, freemem, totalmem } from 'node:os'
+import { dirname, join } from 'node:path'
 import type { Config, EngineConfig } from '../config.ts'
 import { size } from '../core/explain-text.ts'
 import { ModelError } from '../models/model-error.ts'
@@ -20,11 +20,15 @@ export interface Check {
 type Embedded = Extract<EngineConfig, { kind: 'embedded' }>
 
 const NODE_MIN: readonly [number, number] = [20, 19]
+/** Where images lie unless told otherwise, where it is large enough. */
+const SHARED_MEMORY = '/dev/shm'
 const TMPFS_MAGIC = 0x01021994
 const DISK_BYTES_WANTED = 1 << 30
 const DISK_BYTES_MIN = 100 << 20
 /** What model, context and process take beside the host tier, with the default model. */
 const MEMORY_BYTES_WANTED = 1 << 30
+/** Below dataDir; written by the engine. */
+const PROBES_FILE = 'probes.json'
 const PORT_ANSWER_MS = 1_000
 
 const ok = (name: string, found: string): Check => ({ name, status: 'ok', found, next: null })
@@ -43,7 +47,7 @@ export async function checkup(options: ConfigOptions): Promise<readonly Check[]>
   }
   const embedded = config.engines.filter((engine) => engine.kind === 'embedded')
   for (const engine of config.engines) checks.push(settingsCheck(engine))
-  for (const engine of embedded) checks.push(await library(engine), await model(engine))
+  for (const engine of embedded) checks.push(...await parts(engine, config))
   if (embedded.length > 0) checks.push(images(config))
   return [...checks, memory(config, embedded.length), disk(config), await port(config)]
 }
@@ -65,40 +69,79 @@ function settingsCheck(engine: EngineConfig): Check {
   return warn(name, `${found}, flash attention on`, 'on a CPU a resumed State is exact only with flash attention off.')
 }
 
-async function library(engine: Embedded): Promise<Check> {
+/** What an embedded engine is made of, and whether its resumes were found exact. */
+async function parts(engine: Embedded, config: Config): Promise<readonly Check[]> {
+  const library = await libraryOf(engine)
+  const model = await modelOf(engine)
+  return [library.check, model.check, exactness(engine, config, [model.digest, library.release, library.cpuKernel])]
+}
+
+async function libraryOf(engine: Embedded): Promise<{ readonly check: Check; readonly release: string | null; readonly cpuKernel: string | null }> {
   const name = `library of ${engine.id}`
   try {
     const { openLibrary } = await import('../engine/llama/library.ts')
     const { name: release, cpuKernel } = openLibrary(engine.library)
-    return ok(name, `${release}, CPU kernel ${cpuKernel}`)
+    return { check: ok(name, `${release}, CPU kernel ${cpuKernel}`), release, cpuKernel }
   } catch (error) {
-    return fail(name, messageOf(error), 'install again with optional dependencies, or set "library" of this engine to a folder that holds it.')
+    const next = 'install again with optional dependencies, or set "library" of this engine to a folder that holds it.'
+    return { check: fail(name, messageOf(error), next), release: null, cpuKernel: null }
   }
 }
 
 /** Without fetching: what a start would find, or do first. */
-async function model(engine: Embedded): Promise<Check> {
+async function modelOf(engine: Embedded): Promise<{ readonly check: Check; readonly digest: string | null }> {
   const name = `model of ${engine.id}`
   try {
-    const { name: found, path, source } = await resolveModel({ model: engine.model, env: { ...process.env, ENTRACTE_OFFLINE: '1' } })
+    const { name: found, path, source, digest } = await resolveModel({ model: engine.model, env: { ...process.env, ENTRACTE_OFFLINE: '1' } })
     const checked = `${found} (${source}), checksum ok: ${path}`
-    return source === 'tiny' ? warn(name, checked, 'its weights are random and its text means nothing; it is for tests.') : ok(name, checked)
+    const check = source === 'tiny' ? warn(name, checked, 'its weights are random and its text means nothing; it is for tests.') : ok(name, checked)
+    return { check, digest }
   } catch (error) {
-    if (!(error instanceof ModelError)) return fail(name, messageOf(error), 'look whether the model cache can be read.')
-    if (error.code !== 'model_unavailable') return fail(name, error.message, error.next)
-    const offline = process.env['ENTRACTE_OFFLINE'] === '1'
-    return (offline ? fail : warn)(name, 'the default model is not here yet',
-      offline ? 'unset ENTRACTE_OFFLINE, or name a GGUF file with --model, or take --model tiny.' : 'the first start fetches it, about 100 MB, from Hugging Face or through pip.')
+    return { check: modelMissing(name, error), digest: null }
+  }
+}
+
+function modelMissing(name: string, error: unknown): Check {
+  if (!(error instanceof ModelError)) return fail(name, messageOf(error), 'look whether the model cache can be read.')
+  if (error.code !== 'model_unavailable') return fail(name, error.message.replace(/\s*Next: [^]*$/, ''), error.next)
+  const found = 'the default model is not here yet'
+  return process.env['ENTRACTE_OFFLINE'] === '1'
+    ? fail(name, found, 'unset ENTRACTE_OFFLINE, or name a GGUF file with --model, or take --model tiny.')
+    : warn(name, found, 'the first start fetches it, about 100 MB, from Hugging Face or through pip.')
+}
+
+/** What the probe answered for this model, library and kernel, with these lanes and chunks. */
+function exactness(engine: Embedded, config: Config, identity: readonly (string | null)[]): Check {
+  const name = `exactness of ${engine.id}`
+  const ending = `/${engine.lanes}/${engine.laneTokens}/${engine.chunkTokens}/${engine.threads ?? availableParallelism()}`
+  const known = probeAnswers(join(config.dataDir, PROBES_FILE))
+    .findLast(([key]) => key.endsWith(ending) && identity.every((part) => part !== null && key.includes(`/${part}/`)))?.[1]
+  if (known === undefined) return warn(name, 'not probed yet', 'a server probes once in the background; until then resumes count as not exact.')
+  if (known.answer === 'yes') return ok(name, `yes: ${known.because}`)
+  return warn(name, `${known.answer}: ${known.because}`, 'a recomputed State may go on with other tokens; responses say so ("resume").')
+}
+
+type ProbeAnswer = readonly [string, { readonly answer: string; readonly because: string }]
+
+function probeAnswers(path: string): readonly ProbeAnswer[] {
+  if (!existsSync(path)) return []
+  try {
+    const file: unknown = JSON.parse(readFileSync(path, 'utf8'))
+    return typeof file === 'object' && file !== null && 'answers' in file && Array.isArray(file.answers) ? file.answers as readonly ProbeAnswer[] : []
+  } catch {
+    return []
   }
 }
 
 /** Where KV images wait: memory-backed storage is ten times faster, and has to hold the budget. */
 function images(config: Config): Check {
   const name = 'images'
-  const space = spaceAt(config.imagesDir)
-  if (space === null) return fail(name, `${config.imagesDir} cannot be made`, 'set imagesDir to a folder this user may write to.')
   const budget = config.core.hostBytesMax
-  const found = `${space.memoryBacked ? 'in memory' : 'on disk'}: ${config.imagesDir}, ${size(space.freeBytes)} free for a budget of ${size(budget)}`
+  const shared = config.imagesDir === null ? spaceAt(SHARED_MEMORY) : null
+  const folder = config.imagesDir ?? (shared?.memoryBacked === true && shared.totalBytes >= budget ? SHARED_MEMORY : config.dataDir)
+  const space = spaceAt(folder)
+  if (space === null) return fail(name, `${folder} cannot be written`, 'set imagesDir to a folder this user may write to.')
+  const found = `${space.memoryBacked ? 'in memory' : 'on disk'}: ${folder}, ${size(space.freeBytes)} free for a budget of ${size(budget)}`
   if (space.freeBytes < budget) return warn(name, found, `set core.hostMiBMax to what fits (${Math.floor(space.freeBytes / (1 << 20))}), or imagesDir elsewhere; what does not fit is recomputed.`)
   return space.memoryBacked ? ok(name, found) : warn(name, found, 'set imagesDir to a tmpfs, so that a State moves in milliseconds.')
 }
@@ -117,14 +160,16 @@ function disk(config: Config): Check {
   return space.freeBytes < DISK_BYTES_WANTED ? warn('data', found, 'free some disk: log and bodies grow until their retention.') : ok('data', found)
 }
 
+interface Space { readonly freeBytes: number; readonly totalBytes: number; readonly memoryBacked: boolean }
+
 /** Of the folder, or of the nearest above it that exists; null where this user may not write there. */
-function spaceAt(folder: string): { readonly freeBytes: number; readonly memoryBacked: boolean } | null {
+function spaceAt(folder: string): Space | null {
   let at = folder
   while (!existsSync(at) && at !== dirname(at)) at = dirname(at)
   try {
     accessSync(at, constants.W_OK)
-    const { bavail, bsize, type } = statfsSync(at)
-    return { freeBytes: bavail * bsize, memoryBacked: process.platform === 'linux' && type === TMPFS_MAGIC }
+    const { bavail, blocks, bsize, type } = statfsSync(at)
+    return { freeBytes: bavail * bsize, totalBytes: blocks * bsize, memoryBacked: process.platform === 'linux' && type === TMPFS_MAGIC }
   } catch {
     return null
   }
