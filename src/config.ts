@@ -2,8 +2,8 @@
  * Owns what an operator may set: one YAML file, `${NAME}` from the environment, and flags over both, read once by one
  * schema into one frozen object. An unknown key is refused by name, and every fault is told with its line.
  *
- * In the file lengths are in seconds or milliseconds and sizes in MiB, as the key's last word says; here they are in the
- * units of the core. Keys of tenants are kept as digests only. Leaves to `main.ts` what is built from it.
+ * In the file lengths are in seconds or milliseconds and sizes in MiB, as the key's last word says; here they are in
+ * the units of the core. Keys of tenants are kept as digests only. Leaves to `main.ts` what is built from it.
  */
 import { createHash } from 'node:crypto'
 import { readFileSync } from 'node:fs'
@@ -22,10 +22,12 @@ const KEY_CHARS_MIN = 8
 
 const count = z.int().min(1)
 const amount = z.number().min(0)
-const name = z.string().regex(/^[a-zA-Z0-9][a-zA-Z0-9._-]{0,63}$/, 'expected a name of letters, digits, ".", "_" and "-", at most 64')
+const NAME = /^[a-zA-Z0-9][a-zA-Z0-9._-]{0,63}$/
+const name = z.string().regex(NAME, 'expected a name of letters, digits, ".", "_" and "-", at most 64')
 
 const inSeconds = (usDefault: Us) => z.number().min(0).default(usDefault / SECOND_US).transform(seconds)
-const inMebibytes = (bytesDefault: number) => amount.default(bytesDefault / MEBIBYTE).transform((mebibytes) => Math.round(mebibytes * MEBIBYTE))
+const inMebibytes = (bytesDefault: number) =>
+  amount.default(bytesDefault / MEBIBYTE).transform((mebibytes) => Math.round(mebibytes * MEBIBYTE))
 
 const listen = z.strictObject({
   host: z.string().min(1).default('127.0.0.1'),
@@ -43,7 +45,8 @@ const tenant = z.strictObject({
   deadlineSeconds: z.number().gt(0).nullable().default(null),
   /** Null: `core.exactResume`. */
   exactResume: z.boolean().nullable().default(null),
-}).refine((one) => (one.key === null) !== (one.keySha256 === null), { path: ['key'], message: 'give either key or keySha256' })
+})
+  .refine(({ key, keySha256 }) => (key === null) !== (keySha256 === null), { path: ['key'], message: 'give either key or keySha256' })
   .transform(({ key, keySha256, deadlineSeconds, ...rest }) => ({
     ...rest,
     keySha256: key === null ? (keySha256 ?? '').toLowerCase() : createHash('sha256').update(key).digest('hex'),
@@ -112,7 +115,8 @@ const d = CORE_DEFAULTS
 const core = z.strictObject({
   mode: z.enum(['schedule', 'observe']).default(d.mode),
   order: z.enum(['fcfs', 'fcfs-program', 'plas']).default(d.order),
-  residency: z.enum(['least-cost', 'lru-host', 'always-preserve', 'always-offload', 'always-discard']).default(d.residency),
+  residency: z.enum(['least-cost', 'lru-host', 'always-preserve', 'always-offload', 'always-discard'])
+    .default(d.residency),
   exactResume: z.boolean().default(d.exactResume),
   hostMiBMax: inMebibytes(d.hostBytesMax),
   grantTokens: count.default(d.grantTokens),
@@ -132,19 +136,22 @@ const core = z.strictObject({
   plasLevels: count.default(d.plasLevels),
   idleGranuleSecondMicro: z.int().min(0).default(d.idleGranuleSecondMicro),
   hostMebibyteSecondMicro: z.int().min(0).default(d.hostMebibyteSecondMicro),
-}).transform(({ hostMiBMax, programIdleSeconds, interruptMaxSeconds, sessionRetentionSeconds, plasQuantumSeconds, ...rest }): CoreConfig => ({
-  ...rest,
-  hostBytesMax: hostMiBMax,
-  programIdleUs: programIdleSeconds,
-  interruptMaxUs: interruptMaxSeconds,
-  sessionRetentionUs: sessionRetentionSeconds,
-  plasQuantumUs: plasQuantumSeconds,
-}))
+}).transform((from): CoreConfig => {
+  const { hostMiBMax, programIdleSeconds, interruptMaxSeconds, sessionRetentionSeconds, plasQuantumSeconds, ...rest } = from
+  return {
+    ...rest,
+    hostBytesMax: hostMiBMax,
+    programIdleUs: programIdleSeconds,
+    interruptMaxUs: interruptMaxSeconds,
+    sessionRetentionUs: sessionRetentionSeconds,
+    plasQuantumUs: plasQuantumSeconds,
+  }
+})
 
 const schema = z.strictObject({
   listen: listen.prefault({}),
   dataDir: z.string().min(1).default('.entracte'),
-  /** Null: in memory-backed storage where there is one, else below dataDir. */
+  /** Null: in memory-backed storage where it holds the host tier, else below dataDir. */
   imagesDir: z.string().min(1).nullable().default(null),
   logLevel: z.enum(['silent', 'error', 'warn', 'info', 'debug']).default('info'),
   /** Null: /metrics answers on loopback only. Else it wants this as a bearer token. */
@@ -164,7 +171,8 @@ const schema = z.strictObject({
     }
   }
   if (from.tenants.length === 0 && !isLoopback(from.listen.host)) {
-    fault(['listen', 'host'], `is ${from.listen.host}, which other machines can reach, and no tenants are configured: add tenants with keys, or listen on 127.0.0.1`)
+    fault(['listen', 'host'], `is ${from.listen.host}, which other machines can reach, and no tenants are configured: `
+      + 'add tenants with keys, or listen on 127.0.0.1')
   }
 })
 
@@ -183,6 +191,8 @@ function isLoopback(host: string): boolean {
 
 // ---------------------------------------------------------------- reading
 
+type Environment = Readonly<Record<string, string | undefined>>
+
 /** What a file says, as plain data of the same shape as the file; flags come in it too. */
 export type RawConfig = { readonly [key: string]: unknown }
 
@@ -198,16 +208,21 @@ export class ConfigError extends Error {
 
 export const defaultConfig = (flags: RawConfig = {}): Config => loadConfig(null, {}, flags)
 
-/** Throws ConfigError. Relative paths are meant from the file's folder; those of flags, or without a file, from the current one. */
-export function loadConfig(path: string | null, env: Readonly<Record<string, string | undefined>>, flags: RawConfig = {}): Config {
+/**
+ * Throws ConfigError. Relative paths are meant from the file's folder; those of flags, or without a file, from the
+ * current one.
+ */
+export function loadConfig(path: string | null, env: Environment, flags: RawConfig = {}): Config {
   if (path === null) return check({}, flags, null, process.cwd())
   return readConfig(textOf(path), path, env, flags)
 }
 
 /** The same for text at hand; `path` names it in faults. */
-export function readConfig(text: string, path: string, env: Readonly<Record<string, string | undefined>>, flags: RawConfig = {}): Config {
+export function readConfig(text: string, path: string, env: Environment, flags: RawConfig = {}): Config {
   const file = parseYaml(text, path, env)
-  if (file.value !== null && !isRecord(file.value)) throw new ConfigError([`${path}:1: expected keys and values, such as "listen:"`])
+  if (file.value !== null && !isRecord(file.value)) {
+    throw new ConfigError([`${path}:1: expected keys and values, such as "listen:"`])
+  }
   return check(file.value ?? {}, flags, file.placeOf, dirname(resolve(path)))
 }
 
@@ -234,12 +249,19 @@ function check(fromFile: RawConfig, flags: RawConfig, placeOf: PlaceOf | null, f
 
 function withPaths(one: z.output<typeof engine>, folder: string): z.output<typeof engine> {
   if (one.kind === 'embedded') {
-    return { ...one, model: isPath(one.model) ? resolve(folder, one.model) : one.model, library: one.library === null ? null : resolve(folder, one.library) }
+    const { model, library } = one
+    return {
+      ...one,
+      model: isPath(model) ? resolve(folder, model) : model,
+      library: library === null ? null : resolve(folder, library),
+    }
   }
   if (one.kind !== 'scripted' || typeof one.script !== 'string') return one
   const path = resolve(folder, one.script)
   const script = parseYaml(textOf(path), path, {}).value
-  if (!Array.isArray(script) && !isRecord(script)) throw new ConfigError([`${path}:1: expected a script: a list, or keys and values`])
+  if (!Array.isArray(script) && !isRecord(script)) {
+    throw new ConfigError([`${path}:1: expected a script: a list, or keys and values`])
+  }
   return { ...one, script }
 }
 
@@ -253,7 +275,8 @@ function textOf(path: string): string {
   }
 }
 
-const isRecord = (value: unknown): value is Record<string, unknown> => typeof value === 'object' && value !== null && !Array.isArray(value)
+const isRecord = (value: unknown): value is Record<string, unknown> =>
+  typeof value === 'object' && value !== null && !Array.isArray(value)
 
 /** Flags win key by key; a list is replaced whole. */
 function merge(below: RawConfig, above: RawConfig): RawConfig {
@@ -282,32 +305,40 @@ function deepFreeze<T>(value: T): T {
 
 // ---------------------------------------------------------------- YAML, with its lines
 
-function parseYaml(text: string, path: string, env: Readonly<Record<string, string | undefined>>): { readonly value: unknown; readonly placeOf: PlaceOf } {
+interface ParsedYaml { readonly value: unknown; readonly placeOf: PlaceOf }
+
+function parseYaml(text: string, path: string, env: Environment): ParsedYaml {
   const lines = new LineCounter()
   const document = parseDocument(text, { lineCounter: lines })
   const place = (offset: number): string => `${path}:${lines.linePos(offset).line}`
   // The first is what its author did; those after it follow from it.
   const [broken] = document.errors
   if (broken !== undefined) {
-    throw new ConfigError([`${place(broken.pos[0])}: ${broken.message.split('\n')[0]?.replace(/ at line \d+, column \d+:?$/, '')}`])
+    const [what = ''] = broken.message.split('\n')
+    throw new ConfigError([`${place(broken.pos[0])}: ${what.replace(/ at line \d+, column \d+:?$/, '')}`])
   }
   const faults: string[] = []
   visit(document, {
     Scalar: (key, node) => {
       if (key === 'key') return
       const { unset } = interpolate(node, env)
-      for (const missing of unset) faults.push(`${place(node.range?.[0] ?? 0)}: the environment has no ${missing}; set it, or write \${${missing}:-default}`)
+      const at = place(node.range?.[0] ?? 0)
+      for (const missing of unset) {
+        faults.push(`${at}: the environment has no ${missing}; set it, or write \${${missing}:-default}`)
+      }
     },
   })
   if (faults.length > 0) throw new ConfigError(faults)
   return { value: document.toJS() as unknown, placeOf: (at) => place(offsetOf(document, at)) }
 }
 
+const VARIABLE = /(\$?)\$\{([A-Za-z_][A-Za-z0-9_]*)(?::-([^}]*))?\}/g
+
 /** In values only, so that what a variable holds cannot change the structure. `$${NAME}` stays as `${NAME}`. */
-function interpolate(node: Scalar, env: Readonly<Record<string, string | undefined>>): { readonly unset: readonly string[] } {
+function interpolate(node: Scalar, env: Environment): { readonly unset: readonly string[] } {
   const unset: string[] = []
   if (typeof node.value !== 'string' || !node.value.includes('${')) return { unset }
-  const text = node.value.replace(/(\$?)\$\{([A-Za-z_][A-Za-z0-9_]*)(?::-([^}]*))?\}/g, (whole, escape: string, variable: string, otherwise?: string) => {
+  const text = node.value.replace(VARIABLE, (whole, escape: string, variable: string, otherwise?: string) => {
     if (escape !== '') return whole.slice(1)
     const value = env[variable] ?? otherwise
     if (value === undefined) unset.push(variable)
@@ -323,7 +354,7 @@ function plainValue(text: string): string | number | boolean {
   return /^-?(0|[1-9]\d{0,14})(\.\d+)?$/.test(text) ? Number(text) : text
 }
 
-/** Of the node at the path, or of the nearest above it that the file has; a key's own place where the path ends in one. */
+/** Of the node at the path, or of the nearest above it that the file has; of the key where the path ends in one. */
 function offsetOf(document: Document.Parsed, path: readonly PropertyKey[]): number {
   let node: unknown = document.contents
   let offset = 0

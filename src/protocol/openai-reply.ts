@@ -1,6 +1,7 @@
 /**
- * Owns the shape of what a chat completion answers: the whole object, and the chunks of a stream. Pure: who waits, writes
- * and hangs up is the server's business. `entracte` is our one extension field; clients ignore what they do not know.
+ * Owns the shape of what a chat completion answers: the whole object, and the chunks of a stream. Pure: who waits,
+ * writes and hangs up is the server's business. `entracte` is our one extension field; clients ignore what they do not
+ * know.
  */
 import { toolCallIdOf } from './chat.ts'
 import type { WirePart } from './engine.ts'
@@ -40,7 +41,8 @@ export class ReplyText {
   }
 
   completion(head: ReplyHead, end: ReplyEnd): object {
-    const toolCalls = [...this.#toolCalls].map(([index, call]): ToolCallReply => ({ id: toolCallIdOf(head.call, index), type: 'function', function: call }))
+    const toolCalls = [...this.#toolCalls].map(([index, call]): ToolCallReply =>
+      ({ id: toolCallIdOf(head.call, index), type: 'function', function: call }))
     return {
       id: replyId(head),
       object: 'chat.completion',
@@ -67,15 +69,18 @@ export const roleChunk = (head: ReplyHead): object => chunk(head, { role: 'assis
 
 export function partChunk(head: ReplyHead, part: WirePart): object {
   if (part.kind === 'text') return chunk(head, { content: part.text }, null)
-  const first = part.name === null ? {} : { id: toolCallIdOf(head.call, part.index), type: 'function' }
-  return chunk(head, {
-    tool_calls: [{ index: part.index, ...first, function: { ...(part.name === null ? {} : { name: part.name }), arguments: part.arguments } }],
-  }, null)
+  const { index, name, arguments: text } = part
+  const piece = name === null
+    ? { index, function: { arguments: text } }
+    : { index, id: toolCallIdOf(head.call, index), type: 'function', function: { name, arguments: text } }
+  return chunk(head, { tool_calls: [piece] }, null)
 }
 
-export const finishChunk = (head: ReplyHead, end: ReplyEnd): object => ({ ...chunk(head, {}, end.finish), entracte: extensionOf(head, end) })
+export const finishChunk = (head: ReplyHead, end: ReplyEnd): object =>
+  ({ ...chunk(head, {}, end.finish), entracte: extensionOf(head, end) })
 
-export const usageChunk = (head: ReplyHead, end: ReplyEnd): object => ({ ...frame(head), choices: [], usage: usageOf(end) })
+export const usageChunk = (head: ReplyHead, end: ReplyEnd): object =>
+  ({ ...frame(head), choices: [], usage: usageOf(end) })
 
 function chunk(head: ReplyHead, delta: object, finish: ReplyEnd['finish'] | null): object {
   return {
@@ -85,7 +90,8 @@ function chunk(head: ReplyHead, delta: object, finish: ReplyEnd['finish'] | null
   }
 }
 
-const frame = (head: ReplyHead): object => ({ id: replyId(head), object: 'chat.completion.chunk', created: head.createdSeconds, model: head.model })
+const frame = (head: ReplyHead): object =>
+  ({ id: replyId(head), object: 'chat.completion.chunk', created: head.createdSeconds, model: head.model })
 
 const replyId = (head: ReplyHead): string => `chatcmpl-${head.call}`
 
@@ -98,4 +104,5 @@ function usageOf(end: ReplyEnd): object {
   }
 }
 
-const extensionOf = (head: ReplyHead, end: ReplyEnd): object => ({ call: head.call, program: head.program, resume: end.resume, queuedUs: end.queuedUs })
+const extensionOf = (head: ReplyHead, end: ReplyEnd): object =>
+  ({ call: head.call, program: head.program, resume: end.resume, queuedUs: end.queuedUs })

@@ -11,7 +11,8 @@ const zero: Harmless = (value) => value === 0
 const one: Harmless = (value) => value === 1
 const empty: Harmless = (value) => typeof value === 'object' && value !== null && Object.keys(value).length === 0
 const textOnly: Harmless = (value) => Array.isArray(value) && value.every((item) => item === 'text')
-const textFormat: Harmless = (value) => typeof value === 'object' && value !== null && 'type' in value && value.type === 'text'
+const textFormat: Harmless = (value) =>
+  typeof value === 'object' && value !== null && 'type' in value && value.type === 'text'
 
 /** Null and absent are harmless for every field. */
 const UNSUPPORTED: Readonly<Record<string, Harmless>> = {

@@ -1,8 +1,8 @@
 /**
- * Owns the reading of `POST /v1/chat/completions`: from whatever JSON came in to a ChatCall, or to the problem that says
- * which field is at fault. Unknown fields are tolerated; a known field that would change the result and is not supported
- * is refused by name (`openai-unsupported.ts`). Says nothing about identity, class or deadline: a body cannot set them
- * (invariant 8). Leaves the answer to `openai-reply.ts`.
+ * Owns the reading of `POST /v1/chat/completions`: from whatever JSON came in to a ChatCall, or to the problem that
+ * says which field is at fault. Unknown fields are tolerated; a known field that would change the result and is not
+ * supported is refused by name (`openai-unsupported.ts`). Says nothing about identity, class or deadline: a body cannot
+ * set them (invariant 8). Leaves the answer to `openai-reply.ts`.
  */
 import { z } from 'zod'
 import type { ChatCall, ChatMessage, ChatToolCall, ToolDefinition } from './chat.ts'
@@ -27,7 +27,9 @@ export interface ChatRequest {
   readonly toolCallsOpen: readonly string[]
 }
 
-type ParsedChat = { readonly ok: true; readonly request: ChatRequest } | { readonly ok: false; readonly problem: Problem }
+type ParsedChat =
+  | { readonly ok: true; readonly request: ChatRequest }
+  | { readonly ok: false; readonly problem: Problem }
 
 // ---------------------------------------------------------------- the shape
 
@@ -42,11 +44,15 @@ const toolCall = z.looseObject({
 
 const message = z.discriminatedUnion('role', [
   z.looseObject({ role: z.literal(['system', 'developer', 'user']), content }),
-  z.looseObject({ role: z.literal('assistant'), content: content.nullish(), refusal: z.string().nullish(), tool_calls: z.array(toolCall).nullish() }),
+  z.looseObject({
+    role: z.literal('assistant'), content: content.nullish(), refusal: z.string().nullish(),
+    tool_calls: z.array(toolCall).nullish(),
+  }),
   z.looseObject({ role: z.literal('tool'), content, tool_call_id: z.string().min(1).max(NAME_CHARS_MAX) }),
 ])
 
-const toolName = z.string().regex(/^[a-zA-Z0-9_.:-]{1,128}$/, 'expected 1 to 128 of letters, digits, "_", "-", "." and ":"')
+const TOOL_NAME = /^[a-zA-Z0-9_.:-]{1,128}$/
+const toolName = z.string().regex(TOOL_NAME, 'expected 1 to 128 of letters, digits, "_", "-", "." and ":"')
 
 const tool = z.looseObject({
   type: z.string(),
@@ -57,7 +63,8 @@ const tool = z.looseObject({
   }).nullish(),
 })
 
-const toolChoice = z.union([z.string(), z.looseObject({ type: z.string(), function: z.looseObject({ name: z.string() }).nullish() })])
+const namedFunction = z.looseObject({ type: z.string(), function: z.looseObject({ name: z.string() }).nullish() })
+const toolChoice = z.union([z.string(), namedFunction])
 
 const stopText = z.string().min(1).max(STOP_CHARS_MAX)
 
@@ -110,7 +117,8 @@ function toRequest(from: Body, refuse: Refuse): ChatRequest {
   const toolChoice = toToolChoice(from.tool_choice ?? null, tools, refuse)
   // A forced call is one call; a free answer may hold several, and nothing holds it to one.
   if (from.parallel_tool_calls === false && toolChoice === 'auto') {
-    refuse('unsupported_parameter', '"parallel_tool_calls" is false and tool_choice is "auto"; with "required" or a named function there is one call', 'parallel_tool_calls')
+    const why = '"parallel_tool_calls" is false and "tool_choice" is not "required" or a named function'
+    refuse('unsupported_parameter', why, 'parallel_tool_calls')
   }
   const links = linkToolResults(messages)
   if (links.fault !== null) refuse(links.fault.code, links.fault.why, links.fault.param)
@@ -148,18 +156,24 @@ function toMessage(from: Message, at: string, refuse: Refuse): ChatMessage {
     case 'assistant': {
       refusePresent(from, ['audio', 'function_call'], at, refuse)
       const text = textOf(from.content ?? '', at, refuse)
-      return { role: 'assistant', content: text === '' ? from.refusal ?? '' : text, toolCalls: (from.tool_calls ?? []).map((one, index) => toToolCall(one, `${at}.tool_calls[${index}]`, refuse)), toolCallId: null }
+      const calls = from.tool_calls ?? []
+      const toolCalls = calls.map((one, index) => toToolCall(one, `${at}.tool_calls[${index}]`, refuse))
+      return { role: 'assistant', content: text === '' ? from.refusal ?? '' : text, toolCalls, toolCallId: null }
     }
     case 'tool':
       return { role: 'tool', content: textOf(from.content, at, refuse), toolCalls: [], toolCallId: from.tool_call_id }
-    default:
-      return { role: from.role === 'user' ? 'user' : 'system', content: textOf(from.content, at, refuse), toolCalls: [], toolCallId: null }
+    default: {
+      const role = from.role === 'user' ? 'user' : 'system'
+      return { role, content: textOf(from.content, at, refuse), toolCalls: [], toolCallId: null }
+    }
   }
 }
 
-function refusePresent(from: Readonly<Record<string, unknown>>, names: readonly string[], at: string, refuse: Refuse): void {
+function refusePresent(from: object, names: readonly string[], at: string, refuse: Refuse): void {
+  const values = new Map<string, unknown>(Object.entries(from))
   for (const name of names) {
-    if (from[name] !== null && from[name] !== undefined) refuse('unsupported_parameter', `"${at}.${name}" is set`, `${at}.${name}`)
+    const field = `${at}.${name}`
+    if ((values.get(name) ?? null) !== null) refuse('unsupported_parameter', `"${field}" is set`, field)
   }
 }
 
@@ -173,7 +187,8 @@ function textOf(from: z.output<typeof content>, at: string, refuse: Refuse): str
       return ''
     }
     const text = one.type === 'text' ? one.text : one.refusal
-    if (typeof text !== 'string') refuse('invalid_request', `"${name}.${one.type}" is missing (string)`, `${name}.${one.type}`)
+    const field = `${name}.${one.type}`
+    if (typeof text !== 'string') refuse('invalid_request', `"${field}" is missing (string)`, field)
     return text ?? ''
   })
   return texts.join('\n')
@@ -187,11 +202,16 @@ function toToolCall(from: z.output<typeof toolCall>, at: string, refuse: Refuse)
 function toTool(from: z.output<typeof tool>, at: string, refuse: Refuse): ToolDefinition {
   const defined = requireFunction(from, at, refuse)
   const parameters = defined?.parameters ?? { type: 'object', properties: {} }
-  if (isDeeper(parameters, SCHEMA_DEPTH_MAX)) refuse('unsupported_schema', `"${at}.function.parameters" is nested more than ${SCHEMA_DEPTH_MAX} deep`, `${at}.function.parameters`)
+  if (isDeeper(parameters, SCHEMA_DEPTH_MAX)) {
+    const field = `${at}.function.parameters`
+    refuse('unsupported_schema', `"${field}" is nested more than ${SCHEMA_DEPTH_MAX} deep`, field)
+  }
   return { name: defined?.name ?? '', description: defined?.description ?? '', parameters }
 }
 
-function requireFunction<F>(from: { readonly type?: string | null | undefined; readonly function?: F | null | undefined }, at: string, refuse: Refuse): F | null {
+interface OfFunction<F> { readonly type?: string | null | undefined; readonly function?: F | null | undefined }
+
+function requireFunction<F>(from: OfFunction<F>, at: string, refuse: Refuse): F | null {
   if ((from.type ?? 'function') !== 'function') {
     refuse('unsupported_parameter', `"${at}" is of type "${from.type}", and only functions are supported`, `${at}.type`)
     return null
@@ -213,13 +233,19 @@ function isDeeper(root: unknown, depthMax: number): boolean {
   return false
 }
 
-function toToolChoice(from: z.output<typeof toolChoice> | null, tools: readonly ToolDefinition[], refuse: Refuse): ChatCall['toolChoice'] {
+function toToolChoice(
+  from: z.output<typeof toolChoice> | null, tools: readonly ToolDefinition[], refuse: Refuse,
+): ChatCall['toolChoice'] {
   if (from === null) return tools.length === 0 ? 'none' : 'auto'
   if (typeof from === 'string') {
     if (from === 'none') return 'none'
     if (from === 'auto') return tools.length === 0 ? 'none' : 'auto'
-    if (from !== 'required') refuse('invalid_request', `"tool_choice" is "${from}"; it can be none, auto, required or a named function`, 'tool_choice')
-    else if (tools.length === 0) refuse('invalid_request', '"tool_choice" is "required" and there are no tools', 'tool_choice')
+    if (from !== 'required') {
+      const forms = 'it can be none, auto, required or a named function'
+      refuse('invalid_request', `"tool_choice" is "${from}"; ${forms}`, 'tool_choice')
+    } else if (tools.length === 0) {
+      refuse('invalid_request', '"tool_choice" is "required" and there are no tools', 'tool_choice')
+    }
     return 'required'
   }
   const named = requireFunction(from, 'tool_choice', refuse)

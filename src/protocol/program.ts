@@ -1,7 +1,7 @@
 /**
- * Owns the wire of `/v1/programs`: what declares a program and what is shown of one. Field names are those of the facts.
- * Ids are as their client wrote them; which tenant they belong to comes from the credential alone. A body that names a
- * class, a priority or a deadline sets nothing (invariant 8).
+ * Owns the wire of `/v1/programs`: what declares a program and what is shown of one. Field names are those of the
+ * facts. Ids are as their client wrote them; which tenant they belong to comes from the credential alone. A body that
+ * names a class, a priority or a deadline sets nothing (invariant 8).
  */
 import { z } from 'zod'
 import type { Bytes, Tokens, Us } from '../core/units.ts'
@@ -13,7 +13,8 @@ const ID_CHARS_MAX = 256
 const PLAIN = /^[\x20-\x7e]+$/
 
 /** Printable ASCII, so that an id can stand in a header, a URL and a terminal. */
-export const isPlainId = (value: string): boolean => value.length <= ID_CHARS_MAX && PLAIN.test(value) && value.trim() === value
+export const isPlainId = (value: string): boolean =>
+  value.length <= ID_CHARS_MAX && PLAIN.test(value) && value.trim() === value
 
 const id = z.string().refine(isPlainId, `expected 1 to ${ID_CHARS_MAX} printable ASCII characters`)
 
@@ -25,8 +26,12 @@ interface ProgramDeclaration {
   readonly agent: string | null
 }
 
+type ParsedDeclaration =
+  | { readonly ok: true; readonly declaration: ProgramDeclaration }
+  | { readonly ok: false; readonly problem: Problem }
+
 /** An absent body declares a program with an id of ours. */
-export function parseDeclaration(json: unknown): { readonly ok: true; readonly declaration: ProgramDeclaration } | { readonly ok: false; readonly problem: Problem } {
+export function parseDeclaration(json: unknown): ParsedDeclaration {
   const parsed = declaration.safeParse(json ?? {})
   if (!parsed.success) return { ok: false, problem: bodyProblem(parsed.error) }
   const { id: program, session, agent } = parsed.data
@@ -63,7 +68,7 @@ export interface ProgramDetail extends ProgramView {
 export interface WaitView {
   readonly thread: string
   readonly call: string | null
-  /** `tool`: its client; `thread`: an earlier call of the thread; `measure`, `queue`, `resume`, `engine`: us; `retry`: its client to come back. */
+  /** `tool`, `retry`: its client, with results or again; `thread`: an earlier call; the others: us. */
   readonly on: 'tool' | 'thread' | 'measure' | 'queue' | 'resume' | 'engine' | 'retry'
   readonly forUs: Us
   readonly what: string

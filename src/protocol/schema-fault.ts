@@ -53,7 +53,8 @@ function closestBranch(branches: readonly (readonly Issue[])[]): readonly Issue[
 }
 
 function textOf(issue: Issue): string {
-  if (issue.code === 'invalid_type' && issue.message.endsWith('received undefined')) return `is missing (${issue.expected})`
+  const missing = issue.code === 'invalid_type' && issue.message.endsWith('received undefined')
+  if (missing) return `is missing (${issue.expected})`
   const text = issue.message.replace(/^Invalid input: /, '')
   return text.charAt(0).toLowerCase() + text.slice(1)
 }

@@ -1,6 +1,6 @@
 /**
- * Owns how tool messages answer tool calls inside one conversation, whatever endpoint it came by. What the calls mean to
- * a program (who made them, whether they were answered before) is the core's to decide from the ids returned here.
+ * Owns how tool messages answer tool calls inside one conversation, whatever endpoint it came by. What the calls mean
+ * to a program (who made them, whether they were answered before) is the core's to decide from the ids returned here.
  */
 import type { ChatMessage } from './chat.ts'
 
@@ -9,7 +9,13 @@ interface ToolLinks {
   readonly results: readonly string[]
   /** Tool call ids of the last assistant message. */
   readonly open: readonly string[]
-  readonly fault: { readonly code: 'unknown_tool_call' | 'missing_tool_results' | 'invalid_request'; readonly why: string; readonly param: string } | null
+  readonly fault: Fault | null
+}
+
+interface Fault {
+  readonly code: 'unknown_tool_call' | 'missing_tool_results' | 'invalid_request'
+  readonly why: string
+  readonly param: string
 }
 
 export function linkToolResults(messages: readonly ChatMessage[]): ToolLinks {
@@ -20,22 +26,27 @@ export function linkToolResults(messages: readonly ChatMessage[]): ToolLinks {
       open = message.toolCalls.map((call) => call.id)
       results = []
       const twice = open.find((id, at) => open.indexOf(id) !== at)
-      if (twice !== undefined) return faulty('invalid_request', `two tool calls of one message have the id "${twice}"`, `messages[${index}].tool_calls`)
+      if (twice !== undefined) {
+        return faulty('invalid_request', `two tool calls of one message have the id "${twice}"`, `messages[${index}].tool_calls`)
+      }
     }
     const id = message.toolCallId
     if (id === null) continue
     const param = `messages[${index}].tool_call_id`
-    if (!open.includes(id)) return faulty('unknown_tool_call', `"${param}" is "${id}", and the assistant message before it ${madeCalls(open)}`, param)
+    if (!open.includes(id)) {
+      const made = open.length === 0 ? 'made no tool calls' : `made ${listOf(open)}`
+      return faulty('unknown_tool_call', `"${param}" is "${id}", and the assistant message before it ${made}`, param)
+    }
     if (results.includes(id)) return faulty('invalid_request', `"${param}" is "${id}", which is answered already`, param)
     results.push(id)
   }
   const missing = open.filter((id) => !results.includes(id))
-  if (missing.length > 0) return faulty('missing_tool_results', `no result for ${missing.map((id) => `"${id}"`).join(', ')}`, 'messages')
+  if (missing.length > 0) return faulty('missing_tool_results', `no result for ${listOf(missing)}`, 'messages')
   return { results, open, fault: null }
 }
 
-const madeCalls = (open: readonly string[]): string => (open.length === 0 ? 'made no tool calls' : `made ${open.map((id) => `"${id}"`).join(', ')}`)
+const listOf = (ids: readonly string[]): string => ids.map((id) => `"${id}"`).join(', ')
 
-function faulty(code: 'unknown_tool_call' | 'missing_tool_results' | 'invalid_request', why: string, param: string): ToolLinks {
+function faulty(code: Fault['code'], why: string, param: string): ToolLinks {
   return { results: [], open: [], fault: { code, why, param } }
 }

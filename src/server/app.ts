@@ -1,11 +1,14 @@
 /**
- * Owns the table of routes and what holds for all of them: who may come in, how large and how slow a request may be, one
- * shape for every error, and a request id on every answer. Leaves what a route does to the file that it names.
+ * Owns the table of routes and what holds for all of them: who may come in, how large and how slow a request may be,
+ * one shape for every error, and a request id on every answer. Leaves what a route does to the file that it names.
  */
 import { randomUUID } from 'node:crypto'
 import type { Socket } from 'node:net'
 import { setTimeout as sleep } from 'node:timers/promises'
-import { fastify, type FastifyBaseLogger, type FastifyError, type FastifyInstance, type FastifyReply, type FastifyRequest, LogController } from 'fastify'
+import {
+  fastify, LogController,
+  type FastifyBaseLogger, type FastifyError, type FastifyInstance, type FastifyReply, type FastifyRequest,
+} from 'fastify'
 import type { Gateway } from '../driver/gateway.ts'
 import { problem, type Problem } from '../protocol/errors.ts'
 import { bearerOf, isLoopbackName, isSameKey, Keyring, NOBODY, type TenantKey } from './auth.ts'
@@ -47,8 +50,11 @@ const routesOf = (door: Door): readonly Route[] => [
   { method: 'GET', url: '/v1/programs/:id/facts', access: 'key', handle: programFacts(door) },
   { method: 'GET', url: '/healthz', access: 'open', handle: health() },
   { method: 'GET', url: '/readyz', access: 'open', handle: readiness(door) },
-  { method: 'GET', url: '/metrics', access: 'scrape', handle: async (_request, reply) => reply.type(door.metrics.contentType).send(await door.metrics.text()) },
+  { method: 'GET', url: '/metrics', access: 'scrape', handle: showMetrics(door) },
 ]
+
+const showMetrics = (door: Door): Handler => async (_request, reply) =>
+  reply.type(door.metrics.contentType).send(await door.metrics.text())
 
 const METHODS = ['GET', 'POST', 'PUT', 'PATCH', 'DELETE'] as const
 /** Of an id in a path, percent-encoded. */
@@ -72,7 +78,7 @@ export function buildApp(options: AppOptions): FastifyInstance {
     // Only after `preClose`, which lets every answer end in its own words.
     forceCloseConnections: true,
     routerOptions: { maxParamLength: PARAM_CHARS_MAX },
-    genReqId: ({ headers }) => (typeof headers['x-request-id'] === 'string' && REQUEST_ID.test(headers['x-request-id']) ? headers['x-request-id'] : randomUUID()),
+    genReqId: ({ headers }) => requestIdOf(headers['x-request-id']),
     frameworkErrors: (error, _request, reply) => { void sendProblem(reply as FastifyReply, problemOfError(error)) },
     clientErrorHandler: (error, socket) => answerBrokenClient(error, socket),
   })
@@ -86,6 +92,11 @@ export function buildApp(options: AppOptions): FastifyInstance {
   app.addHook('preClose', () => endAnswers(feeds))
   app.addHook('onClose', () => metrics.close())
   return app
+}
+
+/** The client's own where it is plain, so that both logs speak of the same. */
+function requestIdOf(given: string | string[] | undefined): string {
+  return typeof given === 'string' && REQUEST_ID.test(given) ? given : randomUUID()
 }
 
 /** Whoever waits is told that we stop; what is not told by then is cut. */
@@ -120,7 +131,8 @@ function addAnswers(app: FastifyInstance): void {
     reply.header('x-request-id', request.id)
     return closing ? sendProblem(reply.header('connection', 'close'), problem('shutting_down')) : undefined
   })
-  app.setNotFoundHandler((request, reply) => sendProblem(reply, problem('not_found', `${request.method} ${request.url.slice(0, PARAM_CHARS_MAX)}`)))
+  app.setNotFoundHandler(({ method, url }, reply) =>
+    sendProblem(reply, problem('not_found', `${method} ${url.slice(0, PARAM_CHARS_MAX)}`)))
   app.setErrorHandler((error: FastifyError, request, reply) => {
     const answer = problemOfError(error)
     if (answer.status >= 500) request.log.error({ err: error }, 'a request failed')
@@ -143,24 +155,32 @@ function addRoutes(app: FastifyInstance, routes: readonly Route[], options: AppO
   }
   const admit = { key: admitKey, scrape: admitScrape, open: async () => undefined }
   for (const { method, url, access, handle } of routes) {
-    app.route({ method, url, onRequest: admit[access], handler: (request, reply) => handle(request, reply, credentials.get(request) ?? NOBODY) })
+    app.route({
+      method, url, onRequest: admit[access],
+      handler: (request, reply) => handle(request, reply, credentials.get(request) ?? NOBODY),
+    })
   }
-  for (const url of new Set(routes.map((route) => route.url))) refuseOtherMethods(app, url, routes.filter((route) => route.url === url).map((route) => route.method))
+  for (const url of new Set(routes.map((route) => route.url))) {
+    refuseOtherMethods(app, url, routes.filter((route) => route.url === url).map((route) => route.method))
+  }
 }
 
 function refuseOtherMethods(app: FastifyInstance, url: string, allowed: readonly string[]): void {
   app.route({
     method: METHODS.filter((method) => !allowed.includes(method)),
     url,
-    onRequest: async (request, reply) => sendProblem(reply.header('allow', allowed.join(', ')), problem('method_not_allowed', request.method)),
+    onRequest: async (request, reply) =>
+      sendProblem(reply.header('allow', allowed.join(', ')), problem('method_not_allowed', request.method)),
     handler: () => undefined,
   })
 }
 
 /** Metrics show every tenant, so no tenant's key opens them. */
 function scrapeRefusal(options: AppOptions, key: string | null): Problem | null {
-  if (options.metricsKey === null) return isLoopbackName(options.host) ? null : problem('unauthorized', 'metrics are shown on loopback only, or with metricsKey of the configuration')
-  return key !== null && isSameKey(key, options.metricsKey) ? null : problem('unauthorized', 'metrics want metricsKey of the configuration')
+  if (options.metricsKey === null && isLoopbackName(options.host)) return null
+  if (options.metricsKey === null) return problem('unauthorized', 'without metricsKey metrics are shown on loopback only')
+  const admitted = key !== null && isSameKey(key, options.metricsKey)
+  return admitted ? null : problem('unauthorized', 'metrics want metricsKey of the configuration')
 }
 
 const BY_FASTIFY_CODE: Readonly<Record<string, (error: FastifyError) => Problem>> = {
@@ -176,8 +196,8 @@ function problemOfError(error: FastifyError): Problem {
   const known = BY_FASTIFY_CODE[error.code]
   if (known !== undefined) return known(error)
   if (error instanceof SyntaxError) return problem('invalid_json', error.message)
-  if (error.statusCode !== undefined && error.statusCode >= 400 && error.statusCode < 500) return problem('invalid_request', error.message)
-  return problem('internal')
+  const { statusCode = 500, message } = error
+  return statusCode >= 400 && statusCode < 500 ? problem('invalid_request', message) : problem('internal')
 }
 
 /** What came is not even HTTP, or came too slowly. */
@@ -186,8 +206,11 @@ function answerBrokenClient(error: Error & { code?: string }, socket: Socket): v
     socket.destroy()
     return
   }
-  const { status, headers, body } = error.code === 'ERR_HTTP_REQUEST_TIMEOUT' ? problem('request_timeout') : problem('invalid_request', error.message)
+  const late = error.code === 'ERR_HTTP_REQUEST_TIMEOUT'
+  const { status, headers, body } = late ? problem('request_timeout') : problem('invalid_request', error.message)
   const text = JSON.stringify(body)
-  const lines = Object.entries({ ...headers, 'content-type': 'application/json', 'content-length': String(Buffer.byteLength(text)), connection: 'close' })
+  const length = String(Buffer.byteLength(text))
+  const all = { ...headers, 'content-type': 'application/json', 'content-length': length, connection: 'close' }
+  const lines = Object.entries(all)
   socket.end(`HTTP/1.1 ${status} Error\r\n${lines.map(([name, value]) => `${name}: ${value}\r\n`).join('')}\r\n${text}`)
 }

@@ -21,7 +21,7 @@ export interface TenantKey {
 
 const SINGLE: Credential = { tenant: tenantId('local'), priorityClass: 'default', deadlineUs: null, exactResume: null }
 /** For routes that are open: a tenant that owns nothing, as its name is not one that a configuration can give. */
-export const NOBODY: Credential = { tenant: tenantId(''), priorityClass: 'default', deadlineUs: null, exactResume: null }
+export const NOBODY: Credential = { ...SINGLE, tenant: tenantId('') }
 
 type Admission =
   | { readonly ok: true; readonly credential: Credential }
@@ -67,19 +67,24 @@ export function isSameKey(given: string, expected: string): boolean {
 }
 
 /**
- * Without keys the listener is on loopback, and a web page must not reach it through its visitor's browser: neither by a
- * name that was made to point here nor from another origin.
+ * Without keys the listener is on loopback, and a web page must not reach it through its visitor's browser: neither by
+ * a name that was made to point here nor from another origin.
  */
 function fromThisMachine(headers: IncomingHttpHeaders): Admission {
   const host = hostOf(`http://${headers.host ?? ''}`)
-  if (!isLoopbackName(host)) return { ok: false, code: 'forbidden', why: `the request is addressed to "${headers.host ?? ''}"` }
+  if (!isLoopbackName(host)) {
+    return { ok: false, code: 'forbidden', why: `the request is addressed to "${headers.host ?? ''}"` }
+  }
   const { origin } = headers
-  if (origin !== undefined && !isLoopbackName(hostOf(origin))) return { ok: false, code: 'forbidden', why: `it comes from a page of "${origin}"` }
+  if (origin !== undefined && !isLoopbackName(hostOf(origin))) {
+    return { ok: false, code: 'forbidden', why: `it comes from a page of "${origin}"` }
+  }
   return { ok: true, credential: SINGLE }
 }
 
 const hostOf = (url: string): string => (URL.canParse(url) ? new URL(url).hostname : '')
 
 export function isLoopbackName(host: string): boolean {
-  return host === 'localhost' || host.endsWith('.localhost') || host === '[::1]' || host === '::1' || /^127\.\d{1,3}\.\d{1,3}\.\d{1,3}$/.test(host)
+  return host === 'localhost' || host.endsWith('.localhost') || host === '[::1]' || host === '::1'
+    || /^127\.\d{1,3}\.\d{1,3}\.\d{1,3}$/.test(host)
 }

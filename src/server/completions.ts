@@ -1,7 +1,7 @@
 /**
- * Owns the life of one chat completion at the door: read, identified, submitted, shown, as a stream or whole. Headers of
- * a stream are held back until there is something to show or a sign of life is due, so that a refusal found while the
- * call is sized still has its own status. Leaves to the gateway everything about when and where it runs.
+ * Owns the life of one chat completion at the door: read, identified, submitted, shown, as a stream or whole. Headers
+ * of a stream are held back until there is something to show or a sign of life is due, so that a refusal found while
+ * the call is sized still has its own status. Leaves to the gateway everything about when and where it runs.
  */
 import { createHash } from 'node:crypto'
 import type { FastifyReply, FastifyRequest } from 'fastify'
@@ -27,7 +27,9 @@ export const completions = (door: Door): Handler => async (request, reply, crede
   const parsed = parseChat(request.body)
   if (!parsed.ok) return sendProblem(reply, parsed.problem)
   const exact = exactOf(request.headers[EXACT_HEADER])
-  if (exact === undefined) return sendProblem(reply, problem('invalid_request', `"${EXACT_HEADER}" is neither true nor false`, EXACT_HEADER))
+  if (exact === undefined) {
+    return sendProblem(reply, problem('invalid_request', `"${EXACT_HEADER}" is neither true nor false`, EXACT_HEADER))
+  }
   const submission = submissionOf(door, request, parsed.request, credential, exact)
   const answer = new Answer(door, reply, parsed.request)
   const feed = new UpdateFeed(door.gateway.submit(submission), reply.raw, () => door.metrics.hungUp(answer.stage))
@@ -41,21 +43,22 @@ export const completions = (door: Door): Handler => async (request, reply, crede
 
 // ---------------------------------------------------------------- in
 
-function submissionOf(door: Door, request: FastifyRequest, chat: ChatRequest, credential: Credential, exact: boolean | null): Submission {
+function submissionOf(
+  door: Door, request: FastifyRequest, chat: ChatRequest, credential: Credential, exact: boolean | null,
+): Submission {
   const { call } = chat
   const { claims, ignored } = identify(request.raw.rawHeaders, { tools: call.tools, ...chat })
   door.metrics.identified(claims.identity.source, ignored)
   const body = JSON.stringify(call)
   const exactResume = exact ?? credential.exactResume
+  // The same words for another program, or under another epoch, are another call and not a retry.
+  const marks = [credential.tenant, claims.program, claims.session, claims.thread, claims.epoch, chat.seed, exactResume]
   return {
     tenant: credential.tenant,
     claims,
     model: call.model,
     body,
-    // The same words for another program, or under another epoch, are another call and not a retry.
-    digest: createHash('sha256')
-      .update(JSON.stringify([credential.tenant, claims.program, claims.session, claims.thread, claims.epoch, chat.seed, exactResume]))
-      .update(body).digest('hex'),
+    digest: createHash('sha256').update(JSON.stringify(marks)).update(body).digest('hex'),
     promptTokensEstimate: Math.ceil(body.length / CHARS_PER_TOKEN),
     maxTokens: call.maxTokens ?? contextOf(door, call.model),
     seed: chat.seed,
@@ -72,7 +75,7 @@ function exactOf(header: string | string[] | undefined): boolean | null | undefi
   return text === 'true' || (text === 'false' ? false : undefined)
 }
 
-/** Without a maximum a call may fill the context; where nothing serves the model yet, the core says what becomes of it. */
+/** Without a maximum a call may fill the context; where nothing serves the model, the core says what becomes of it. */
 function contextOf(door: Door, model: string): number {
   const engines = [...door.gateway.core.engines.values()].filter((engine) => engine.capabilities.models.includes(model))
   return engines.reduce((most, engine) => Math.max(most, engine.capabilities.contextTokens), 1)
@@ -132,11 +135,10 @@ class Answer {
   problemOf(step: FeedStep): Problem | null {
     switch (step.kind) {
       case 'update':
-        if (step.update.kind === 'refused' || step.update.kind === 'failed') return problemOf(step.update.code, step.update.why)
-        if (step.update.kind !== 'arrived' && this.head === null) return problem('internal', `"${step.update.kind}" came before the call had arrived`)
-        return null
+        return this.#problemOfUpdate(step.update)
       case 'still':
-        return this.holdLeftMs > 0 ? null : problem('queue_timeout', `nothing came for ${Math.round(this.door.limits.queueHoldMs / 1_000)} s`)
+        if (this.holdLeftMs > 0) return null
+        return problem('queue_timeout', `nothing came for ${Math.round(this.door.limits.queueHoldMs / 1_000)} s`)
       case 'closing':
         return problem('shutting_down')
       case 'broken':
@@ -144,6 +146,12 @@ class Answer {
       case 'gone':
         return null
     }
+  }
+
+  #problemOfUpdate(update: CallUpdate): Problem | null {
+    if (update.kind === 'refused' || update.kind === 'failed') return problemOf(update.code, update.why)
+    if (update.kind === 'arrived' || this.head !== null) return null
+    return problem('internal', `"${update.kind}" came before the call had arrived`)
   }
 }
 

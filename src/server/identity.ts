@@ -1,7 +1,7 @@
 /**
- * Owns which program a request says it belongs to: one table of headers, read top down. What is found is a claim and may
- * shape accounting and affinity; it never sets class or deadline (invariant 8), and the core keeps it apart by tenant.
- * Leaves to the core: the link from a tool result to the call that asked for it.
+ * Owns which program a request says it belongs to: one table of headers, read top down. What is found is a claim and
+ * may shape accounting and affinity; it never sets class or deadline (invariant 8), and the core keeps it apart by
+ * tenant. Leaves to the core: the link from a tool result to the call that asked for it.
  */
 import { createHash } from 'node:crypto'
 import type { Claims } from '../core/input.ts'
@@ -33,7 +33,8 @@ const RULES: readonly Rule[] = [
   { header: 'x-session-id', source: 'derived', gives: 'session' },
 ]
 
-const CONFIDENCE: Readonly<Record<IdentitySource, number>> = { explicit: 100, native: 90, derived: 70, inferred: 50, anonymous: 0 }
+const CONFIDENCE: Readonly<Record<IdentitySource, number>> =
+  { explicit: 100, native: 90, derived: 70, inferred: 50, anonymous: 0 }
 
 /** A header that was there and not used. */
 export interface IgnoredHeader {

@@ -164,21 +164,26 @@ export class DoorMetrics {
     this.#gauge('queue_calls', 'Ready calls, by model and level', ['model', 'level'], (gauge) => {
       for (const call of readyCalls(core)) gauge.inc({ model: call.model, level: String(call.level) })
     })
-    this.#gauge('queue_longest_wait_seconds', 'Longest wait of a call that is ready, by model and level', ['model', 'level'], (gauge) => {
+    this.#gauge('queue_longest_wait_seconds', 'Longest wait of a ready call', ['model', 'level'], (gauge) => {
       for (const [key, sinceUs] of earliestReady(core)) {
         const [model = '', level = ''] = key.split('\n')
         gauge.set({ model, level }, (gateway.nowUs() - sinceUs) / SECOND_US)
       }
     })
     this.#gauge('kv_suspended_bytes', 'KV of States that nobody runs, by tier', ['tier'], (gauge) => {
-      for (const tier of TIERS) gauge.set({ tier }, suspended(core, tier).reduce((sum, state) => sum + bytesIn(core, state, tier), 0))
+      for (const tier of TIERS) {
+        gauge.set({ tier }, 0)
+        for (const state of suspended(core, tier)) gauge.inc({ tier }, bytesIn(core, state, tier))
+      }
     })
-    this.#gauge('kv_suspended_oldest_seconds', 'How long the longest idle State has waited, by tier', ['tier'], (gauge) => {
+    this.#gauge('kv_suspended_oldest_seconds', 'Longest wait of an idle State, by tier', ['tier'], (gauge) => {
       for (const tier of TIERS) gauge.set({ tier }, Math.max(0, ...agesOf(core, tier, gateway.nowUs())) / SECOND_US)
     })
-    this.#gauge('kv_suspended_mean_seconds', 'How long idle States have waited in the mean, by tier', ['tier'], (gauge) => {
-      const mean = (ages: readonly Us[]): number => (ages.length === 0 ? 0 : ages.reduce((sum, age) => sum + age, 0) / ages.length)
-      for (const tier of TIERS) gauge.set({ tier }, mean(agesOf(core, tier, gateway.nowUs())) / SECOND_US)
+    this.#gauge('kv_suspended_mean_seconds', 'Mean wait of idle States, by tier', ['tier'], (gauge) => {
+      for (const tier of TIERS) {
+        const ages = agesOf(core, tier, gateway.nowUs())
+        gauge.set({ tier }, ages.reduce((sum, age) => sum + age, 0) / Math.max(1, ages.length) / SECOND_US)
+      }
     })
     this.#gauge('kv_host_bytes', 'Host memory for images', ['sort'], (gauge) => {
       const { totalBytes, ownedBytes, reservedBytes } = core.host
@@ -205,7 +210,8 @@ export class DoorMetrics {
         if (memory === null) continue
         gauge.set({ engine: id, sort: 'owned' }, ownedGranules)
         gauge.set({ engine: id, sort: 'reserved' }, reservedGranules)
-        gauge.set({ engine: id, sort: 'free' }, Math.floor(memory.cells / memory.granule) - ownedGranules - reservedGranules)
+        const total = Math.floor(memory.cells / memory.granule)
+        gauge.set({ engine: id, sort: 'free' }, total - ownedGranules - reservedGranules)
       }
     })
   }
@@ -233,7 +239,9 @@ export class DoorMetrics {
     return new Counter({ name: `entracte_${name}`, help, labelNames: [...labelNames], registers: [this.#registry] })
   }
 
-  #gauge<Label extends string>(name: string, help: string, labelNames: readonly Label[], read: (gauge: Gauge<Label>) => void): void {
+  #gauge<Label extends string>(
+    name: string, help: string, labelNames: readonly Label[], read: (gauge: Gauge<Label>) => void,
+  ): void {
     new Gauge({
       name: `entracte_${name}`, help, labelNames: [...labelNames], registers: [this.#registry],
       collect(): void {
@@ -261,7 +269,8 @@ function suspended(core: Core, tier: Tier): readonly State[] {
   return [...core.states.values()].filter(({ residence }) => residence.kind === 'suspended' && residence.tier === tier)
 }
 
-const agesOf = (core: Core, tier: Tier, nowUs: Us): readonly Us[] => suspended(core, tier).map((state) => nowUs - state.idleSinceUs)
+const agesOf = (core: Core, tier: Tier, nowUs: Us): readonly Us[] =>
+  suspended(core, tier).map((state) => nowUs - state.idleSinceUs)
 
 /** On device the granules that a State keeps from others, on host the bytes of its image. */
 function bytesIn(core: Core, state: State, tier: Tier): number {

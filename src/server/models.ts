@@ -1,10 +1,11 @@
-/** Owns the routes that say what is there: models with what their engines can do, whether we live, whether we are ready. */
+/** Owns the routes that say what is there: models and what their engines can do, that we live, whether we are ready. */
 import type { Engine } from '../core/state.ts'
 import type { ModelEngineView, ModelView, ReadyView } from '../protocol/admin.ts'
 import { problem } from '../protocol/errors.ts'
 import { sendProblem, type Door, type Handler } from './door.ts'
 
-export const listModels = (door: Door): Handler => (_request, reply) => reply.send({ object: 'list', data: modelsOf(door) })
+export const listModels = (door: Door): Handler => (_request, reply) =>
+  reply.send({ object: 'list', data: modelsOf(door) })
 
 export const showModel = (door: Door): Handler => (request, reply) => {
   const { id } = request.params as { readonly id: string }
@@ -29,7 +30,8 @@ function modelsOf(door: Door): readonly ModelView[] {
     if (engine.stage !== 'joined') continue
     for (const model of engine.capabilities.models) models.set(model, [...models.get(model) ?? [], viewEngine(engine)])
   }
-  return [...models].map(([id, engines]) => ({ id, object: 'model', created, owned_by: 'entracte', entracte: { engines } }))
+  return [...models].map(([id, engines]) =>
+    ({ id, object: 'model', created, owned_by: 'entracte', entracte: { engines } }))
 }
 
 function viewEngine(engine: Engine): ModelEngineView {

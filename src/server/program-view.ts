@@ -1,6 +1,6 @@
 /**
- * Owns how a program looks from outside: the core's state in the words of the wire, of one tenant only. Reads and changes
- * nothing. What another tenant runs is shown as a number, never by name.
+ * Owns how a program looks from outside: the core's state in the words of the wire, of one tenant only. Reads and
+ * changes nothing. What another tenant runs is shown as a number, never by name.
  */
 import { programId, rawOf, type ProgramId, type TenantId, type ThreadId } from '../core/ids.ts'
 import type { Call, CoreState, Program, Thread } from '../core/state.ts'
@@ -98,7 +98,10 @@ function waitsOf(core: Core, thread: Thread, nowUs: Us): readonly WaitView[] {
   for (const id of thread.waiting) {
     const call = core.calls.get(id)
     if (call === undefined) continue
-    waits.push({ thread: name, call: id, on: 'thread', forUs: nowUs - call.arrivedUs, what: 'the call before it in its thread', behind: null })
+    waits.push({
+      thread: name, call: id, on: 'thread', forUs: nowUs - call.arrivedUs,
+      what: 'the call before it in its thread', behind: null,
+    })
   }
   return waits
 }
@@ -114,7 +117,8 @@ function waitOf(core: Core, call: Call, nowUs: Us): Pick<WaitView, 'on' | 'forUs
       const queue = core.queues.get(call.model) ?? []
       const place = queue.indexOf(call.id)
       return {
-        on: 'queue', forUs: nowUs - stage.sinceUs, what: `its turn, at place ${place + 1} of ${queue.length}, level ${call.level}`,
+        on: 'queue', forUs: nowUs - stage.sinceUs,
+        what: `its turn, at place ${place + 1} of ${queue.length}, level ${call.level}`,
         behind: behind(core, call, queue.slice(0, Math.max(0, place))),
       }
     }
@@ -134,7 +138,8 @@ function waitOf(core: Core, call: Call, nowUs: Us): Pick<WaitView, 'on' | 'forUs
 
 /** Who is served before it: calls ahead in its queue, and those that run on the engines of its model. */
 function behind(core: Core, call: Call, ahead: readonly Call['id'][]): NonNullable<WaitView['behind']> {
-  const running = [...core.engines.values()].filter((engine) => engine.capabilities.models.includes(call.model)).flatMap((engine) => [...engine.running])
+  const engines = [...core.engines.values()].filter((engine) => engine.capabilities.models.includes(call.model))
+  const running = engines.flatMap((engine) => [...engine.running])
   const mine = core.programs.get(call.program)?.tenant
   const programs = new Set<string>()
   let others = 0

@@ -37,8 +37,11 @@ export const listPrograms = (door: Door): Handler => (request, reply, credential
   const { core } = door.gateway
   const limit = numberOf(request, 'limit', PAGE_DEFAULT, PAGE_MAX)
   const after = numberOf(request, 'after', Number.MAX_SAFE_INTEGER, Number.MAX_SAFE_INTEGER)
-  if (limit === null || after === null) return sendProblem(reply, problem('invalid_request', '"limit" and "after" are positive integers', limit === null ? 'limit' : 'after'))
-  const own = [...core.programs.values()].filter((program) => program.tenant === credential.tenant && program.seq < after).sort((a, b) => b.seq - a.seq)
+  if (limit === null) return refuseQuery(reply, 'limit', `is an integer from 1 to ${PAGE_MAX}`)
+  if (after === null) return refuseQuery(reply, 'after', 'is the "next" of a page')
+  const own = [...core.programs.values()]
+    .filter((program) => program.tenant === credential.tenant && program.seq < after)
+    .sort((a, b) => b.seq - a.seq)
   const page = own.slice(0, limit)
   const last: Program | undefined = page.at(-1)
   const nowUs = door.gateway.nowUs()
@@ -60,7 +63,8 @@ export const finishProgram = (door: Door): Handler => async (request, reply, cre
 export const cancelProgram = (door: Door): Handler => async (request, reply, credential) => {
   const raw = rawIdOf(request)
   const answer = await door.gateway.cancel(credential.tenant, raw)
-  const cancelled = door.gateway.facts(credential.tenant, raw, FACTS_MAX).findLast(({ fact }) => fact.kind === 'program.cancelled')?.fact
+  const facts = door.gateway.facts(credential.tenant, raw, FACTS_MAX)
+  const cancelled = facts.findLast(({ fact }) => fact.kind === 'program.cancelled')?.fact
   const effectsRemaining = cancelled?.kind === 'program.cancelled' ? cancelled.effectsRemaining : []
   return shown(door, reply, credential, answer, { effectsRemaining })
 }
@@ -68,12 +72,15 @@ export const cancelProgram = (door: Door): Handler => async (request, reply, cre
 export const programFacts = (door: Door): Handler => (request, reply, credential) => {
   const raw = rawIdOf(request)
   const max = numberOf(request, 'max', FACTS_DEFAULT, FACTS_MAX)
-  if (max === null) return sendProblem(reply, problem('invalid_request', `"max" is an integer from 1 to ${FACTS_MAX}`, 'max'))
-  if (findProgram(door.gateway.core, credential.tenant, raw) === null) return sendProblem(reply, problem('unknown_program', `"${raw}"`))
+  if (max === null) return refuseQuery(reply, 'max', `is an integer from 1 to ${FACTS_MAX}`)
+  const program = findProgram(door.gateway.core, credential.tenant, raw)
+  if (program === null) return sendProblem(reply, problem('unknown_program', `"${raw}"`))
   return reply.send({ object: 'list', data: door.gateway.facts(credential.tenant, raw, max) })
 }
 
-function shown(door: Door, reply: FastifyReply, credential: Credential, answer: ProgramReply, more: object = {}): FastifyReply {
+function shown(
+  door: Door, reply: FastifyReply, credential: Credential, answer: ProgramReply, more: object = {},
+): FastifyReply {
   if (!answer.ok) return sendProblem(reply, problemOf(answer.code, answer.why))
   const { core } = door.gateway
   const program = findProgram(core, credential.tenant, answer.program)
@@ -82,6 +89,9 @@ function shown(door: Door, reply: FastifyReply, credential: Credential, answer: 
 }
 
 const rawIdOf = (request: FastifyRequest): string => (request.params as { readonly id: string }).id
+
+const refuseQuery = (reply: FastifyReply, name: string, rule: string): FastifyReply =>
+  sendProblem(reply, problem('invalid_request', `"${name}" ${rule}`, name))
 
 /** Null where the query says something else than an integer from 1 to `max`. */
 function numberOf(request: FastifyRequest, name: string, otherwise: number, max: number): number | null {

@@ -1,6 +1,6 @@
 /**
- * Owns the wait of one request for its call: the next update, or what comes before it (a pause long enough for a sign of
- * life, the client's leaving, the server's end). The client's leaving is told to the gateway the moment it is seen,
+ * Owns the wait of one request for its call: the next update, or what comes before it (a pause long enough for a sign
+ * of life, the client's leaving, the server's end). The client's leaving is told to the gateway the moment it is seen,
  * whatever the request is waiting for, so that place, sequence and cells are free at once. An update is taken only when
  * asked for: a reader that is slow holds back its own call's updates and nothing else.
  */
@@ -49,7 +49,8 @@ export class UpdateFeed {
       const timer = setTimeout(() => settle({ kind: 'still' }), waitMs)
       this.#wake = settle
       this.#pending ??= this.#iterator.next()
-      this.#pending.then((result) => this.#arrived(settle, result), (error: unknown) => settle({ kind: 'broken', why: String(error) }))
+      const broken = (error: unknown): void => settle({ kind: 'broken', why: String(error) })
+      this.#pending.then((result) => this.#arrived(settle, result), broken)
     })
   }
 
@@ -58,7 +59,7 @@ export class UpdateFeed {
     this.#end({ kind: 'gone' })
   }
 
-  /** The server stops: whoever waits is told. The call is not hung up: it goes on after the next start, if its client asks again. */
+  /** The server stops: whoever waits is told. The call is not hung up, so that after the next start it can go on. */
   stop(): void {
     this.#over ??= { kind: 'closing' }
     this.#wake?.(this.#over)
@@ -67,7 +68,8 @@ export class UpdateFeed {
   #arrived(settle: (step: FeedStep) => void, result: IteratorResult<CallUpdate>): void {
     if (this.#wake !== settle) return
     this.#pending = null
-    settle(result.done === true ? { kind: 'broken', why: 'the call ended without a last word' } : { kind: 'update', update: result.value })
+    if (result.done === true) settle({ kind: 'broken', why: 'the call ended without a last word' })
+    else settle({ kind: 'update', update: result.value })
   }
 
   #end(step: FeedStep): void {
