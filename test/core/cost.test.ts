@@ -1,0 +1,54 @@
+import assert from 'node:assert/strict'
+import { test } from 'node:test'
+import fc from 'fast-check'
+import { bucketOf, borders, emptyCurve, expectedWaitUs, returnsPpm, stillWaitingPpm, survivalOf, WAIT_BUCKETS } from '../../src/core/predict.ts'
+import { plas } from '../../src/core/policy/order/plas.ts'
+import { CORE_DEFAULTS } from '../../src/core/config.ts'
+import { emptyLedger } from '../../src/core/state.ts'
+
+const seen = (waitsMs: readonly number[]) => {
+  const curve = emptyCurve()
+  for (const ms of waitsMs) {
+    const bucket = bucketOf(ms * 1_000)
+    curve.counts[bucket] = (curve.counts[bucket] ?? 0) + 1
+    curve.ended += 1
+  }
+  return curve
+}
+
+test('the chance of still waiting never rises with time and never leaves 0 to 1', () => {
+  fc.assert(fc.property(fc.array(fc.nat(1_000_000), { maxLength: 60 }), fc.nat(10_000_000), (waits, elapsedUs) => {
+    const survival = survivalOf(seen(waits), 'tool')
+    let before = 1_000_000
+    for (const aheadUs of borders(elapsedUs, 600_000_000)) {
+      const now = stillWaitingPpm(survival, elapsedUs, aheadUs)
+      assert.ok(now <= before + 1 && now >= 0, `${now} after ${before}`)
+      before = now
+    }
+    const ppm = returnsPpm(survival, elapsedUs)
+    assert.ok(ppm >= 0 && ppm <= 1_000_000)
+    assert.ok(expectedWaitUs(survival, elapsedUs, 600_000_000) <= 600_000_000)
+  }))
+})
+
+test('a wait that has lasted longer than nearly all seen is expected to last longer still', () => {
+  const survival = survivalOf(seen(new Array<number>(200).fill(50)), 'tool')
+  assert.ok(expectedWaitUs(survival, 0, 60_000_000) < 500_000)
+  assert.ok(expectedWaitUs(survival, 2_000_000, 60_000_000) > 2_000_000)
+})
+
+test('every wait has one bucket, and longer waits have later ones', () => {
+  fc.assert(fc.property(fc.nat(2 ** 40), fc.nat(2 ** 40), (a, b) => {
+    assert.ok(bucketOf(a) >= 0 && bucketOf(a) < WAIT_BUCKETS)
+    if (a <= b) assert.ok(bucketOf(a) <= bucketOf(b))
+  }))
+})
+
+test('plas: a program of more attained service is never on a better level, and levels double', () => {
+  const level = (servedUs: number): number => plas.key(
+    { config: { ...CORE_DEFAULTS, plasQuantumUs: 1_000 }, programs: new Map([['p', { ledger: { ...emptyLedger(), useful: { residentUs: servedUs, workUs: 0 } } }]]) } as never,
+    { program: 'p', seq: 1 } as never,
+  ).level
+  assert.deepEqual([0, 999, 1_000, 2_999, 3_000, 6_999, 7_000].map(level), [0, 0, 1, 1, 2, 2, 3])
+  fc.assert(fc.property(fc.nat(10 ** 9), fc.nat(10 ** 9), (a, b) => assert.ok(a > b || level(a) <= level(b))))
+})

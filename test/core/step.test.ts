@@ -1,0 +1,263 @@
+import assert from 'node:assert/strict'
+import { test } from 'node:test'
+import { engineId, moveId, tenantId, type CallId } from '../../src/core/ids.ts'
+import type { Fact, Logged } from '../../src/core/fact.ts'
+import type { AttemptReport, Finished } from '../../src/core/input.ts'
+import { emptyLedger } from '../../src/core/state.ts'
+import { CLAIMS, LANES, World } from './world.ts'
+
+const E0 = engineId('e0')
+const REPORT: AttemptReport = { service: { ...emptyLedger(), useful: { residentUs: 500, workUs: 400 } }, tailPrefilled: 60, tailDecoded: 9, outputTokens: 10, recomputedTokens: 0 }
+
+/** A world in which nothing happens by itself: the test says what comes in. */
+class Quiet extends World {
+  measure(call: CallId, promptTokens = 60): Logged[] {
+    return this.feed({ kind: 'measured', call, promptTokens, matched: null, renderingWon: null })
+  }
+
+  end(call: CallId, more: Partial<Finished> = {}): Logged[] {
+    const { epoch, attempt } = this.core.calls.get(call) ?? { epoch: 1, attempt: 1 }
+    return this.feed({
+      kind: 'finished', engine: E0, reign: this.core.reign, call, attempt, epoch, finish: 'stop', report: REPORT,
+      parts: { waitUs: 0, recomputeUs: 0, prefillUs: 1, decodeUs: 1 }, spans: [{ tokens: 60, origin: 'prefilled', digest: 'a' }, { tokens: 9, origin: 'decoded', digest: 'b' }],
+      toolCalls: [], toolEffect: 'read', resume: 'none', ...more,
+    })
+  }
+
+  endWithTool(call: CallId, name = 'search'): Logged[] {
+    return this.end(call, { finish: 'tool_calls', toolCalls: [{ id: `tool-of-${call}`, name }] })
+  }
+
+  named(program: string, results: string[] = [], more: Partial<Parameters<World['submit']>[0]> = {}): CallId {
+    return this.submit({ claims: { ...CLAIMS, program, toolResults: results, toolCallsOpen: results, identity: { source: 'explicit', confidence: 100 } }, ...more })
+  }
+
+  /** A program whose State waits for a tool. */
+  waiting(program: string): CallId {
+    const call = this.named(program)
+    this.measure(call)
+    this.endWithTool(call)
+    return call
+  }
+}
+
+const kinds = (facts: readonly Logged[]): Fact['kind'][] => facts.map(({ fact }) => fact.kind)
+const only = <K extends Fact['kind']>(facts: readonly Logged[], kind: K): Extract<Fact, { kind: K }>[] =>
+  facts.map(({ fact }) => fact).filter((fact): fact is Extract<Fact, { kind: K }> => fact.kind === kind)
+
+test('a late result of an older epoch changes nothing and says why', () => {
+  const at = new Quiet(1)
+  const call = at.named('p')
+  at.measure(call)
+  at.feed({ kind: 'cancelProgram', tenant: tenantId('t'), program: 'p' })
+  const before = structuredClone({ ...at.core, seq: 0 })
+  const facts = at.end(call, { epoch: 1 })
+  assert.deepEqual(kinds(facts), ['result.ignored'])
+  assert.match(only(facts, 'result.ignored')[0]?.why ?? '', /epoch 1 is over/)
+  assert.deepEqual({ ...at.core, seq: 0 }, before)
+})
+
+test('results of another attempt, another reign, another engine and of a call that is over are ignored, each by its reason', () => {
+  const at = new Quiet(1)
+  const call = at.named('p')
+  at.measure(call)
+  const why = (facts: Logged[]): string => only(facts, 'result.ignored')[0]?.why ?? ''
+  assert.match(why(at.end(call, { attempt: 7 })), /attempt 7, now 1/)
+  assert.match(why(at.end(call, { reign: 0 })), /reign 0, now 1/)
+  assert.match(why(at.end(call, { engine: engineId('other') })), /it runs on e0/)
+  assert.deepEqual(kinds(at.end(call)).includes('call.completed'), true)
+  assert.match(why(at.end(call)), /the call is committed/)
+})
+
+test('while a tool runs nobody waits for memory: the KV is preserved, and a time to decide again is set', () => {
+  const at = new Quiet(1)
+  const call = at.waiting('p')
+  const [decided] = only(at.log, 'kv.decided')
+  assert.equal(decided?.choice, 'preserve')
+  assert.deepEqual(decided?.options.map(({ choice }) => choice), ['preserve', 'offload', 'discard'])
+  assert.ok((decided?.reconsiderAtUs ?? 0) > at.nowUs)
+  assert.equal(at.core.interrupts.get(`${call}.wait` as never)?.stage.kind, 'waiting')
+})
+
+test('a ready call is never stuck behind waiting ones: an idle State gives way, in two phases', () => {
+  const at = new Quiet(1)
+  for (const program of ['a', 'b', 'c', 'd']) at.waiting(program)
+  assert.equal(at.core.engines.get(E0)?.ownedGranules, 4)
+  const call = at.named('late')
+  const begun = only(at.measure(call), 'kv.offload.begun')
+  assert.equal(begun.length, 1)
+  assert.equal(at.core.engines.get(E0)?.ownedGranules, 4, 'the owner keeps it until the copy is verified')
+  const move = begun[0]?.move ?? moveId('')
+  const facts = at.feed({ kind: 'moveDone', engine: E0, reign: 1, move, bytes: 7_000, digest: 'x', copyUs: 5 })
+  assert.ok(kinds(facts).includes('call.scheduled'))
+  assert.equal(at.core.host.ownedBytes, 7_000)
+  assert.equal(at.core.host.reservedBytes, 0)
+})
+
+test('a move that fails drops its reservation, the State is discarded and whoever waited for room goes on', () => {
+  const at = new Quiet(1)
+  for (const program of ['a', 'b', 'c', 'd']) at.waiting(program)
+  const call = at.named('late')
+  const move = only(at.measure(call), 'kv.offload.begun')[0]?.move ?? moveId('')
+  const facts = at.feed({ kind: 'moveFailed', engine: E0, reign: 1, move, why: 'no space', sourceLost: false })
+  assert.deepEqual(kinds(facts).filter((kind) => kind.startsWith('kv.') || kind === 'call.scheduled'), ['kv.move.failed', 'kv.discarded', 'call.scheduled'])
+  assert.equal(at.core.host.reservedBytes, 0)
+})
+
+test('a State on host is brought back for its call, which keeps every token', () => {
+  const at = new Quiet(1, { config: { residency: 'always-offload' } })
+  const first = at.waiting('p')
+  const out = only(at.log, 'kv.offload.begun')[0]
+  at.feed({ kind: 'moveDone', engine: E0, reign: 1, move: out?.move ?? moveId(''), bytes: 7_000, digest: 'x', copyUs: 5 })
+  const second = at.named('p', [`tool-of-${first}`])
+  at.feed({ kind: 'measured', call: second, promptTokens: 80, matched: { record: first, tokens: 69 }, renderingWon: null })
+  assert.equal(at.core.calls.get(second)?.stage.kind, 'resuming')
+  const back = only(at.log, 'kv.onboard.begun')[0]
+  const facts = at.feed({ kind: 'moveDone', engine: E0, reign: 1, move: back?.move ?? moveId(''), bytes: 7_000, digest: 'x', copyUs: 5 })
+  const [scheduled] = only(facts, 'call.scheduled')
+  assert.deepEqual([scheduled?.baseTokens, scheduled?.keepTokens, scheduled?.recomputeTokens], [69, 69, 0])
+  assert.equal(at.core.host.ownedBytes, 0)
+})
+
+test('a discarded State is fed again: what is recomputed is said, and ages nobody', () => {
+  const at = new Quiet(1, { config: { residency: 'always-discard' } })
+  const first = at.waiting('p')
+  const second = at.named('p', [`tool-of-${first}`])
+  const facts = at.feed({ kind: 'measured', call: second, promptTokens: 80, matched: { record: first, tokens: 69 }, renderingWon: null })
+  const [scheduled] = only(facts, 'call.scheduled')
+  assert.deepEqual([scheduled?.baseTokens, scheduled?.keepTokens, scheduled?.recomputeTokens, scheduled?.replay], [69, 0, 69, 'exact'])
+  const before = at.core.programs.get('t/p' as never)?.ledger.useful.residentUs ?? 0
+  const report = { ...REPORT, service: { ...emptyLedger(), recomputed: { residentUs: 9_000, workUs: 9_000 } }, recomputedTokens: 69 }
+  at.end(second, { report })
+  const { ledger } = at.core.programs.get('t/p' as never) ?? { ledger: emptyLedger() }
+  assert.deepEqual([ledger.useful.residentUs, ledger.recomputed.residentUs], [before, 9_000])
+})
+
+test('a failed attempt is tried again with its ledger; what it received stays as retried', () => {
+  const at = new Quiet(1)
+  const call = at.named('p')
+  at.measure(call)
+  at.feed({ kind: 'progress', engine: E0, reign: 1, speeds: null, calls: [{ call, attempt: 1, epoch: 1, report: REPORT }] })
+  at.feed({ kind: 'attemptFailed', engine: E0, reign: 1, call, attempt: 1, epoch: 1, why: 'broken', retryable: true })
+  const { ledger } = at.core.programs.get('t/p' as never) ?? { ledger: emptyLedger() }
+  assert.deepEqual([ledger.useful.residentUs, ledger.retried.residentUs], [0, 500])
+  assert.equal(at.core.calls.get(call)?.attempt, 2)
+  assert.equal(at.core.calls.get(call)?.stage.kind, 'running')
+})
+
+test('a call whose attempts are used up fails once, by that name, and frees what it held', () => {
+  const at = new Quiet(1, { config: { attemptsMax: 2 } })
+  const call = at.submit()
+  at.measure(call)
+  for (const attempt of [1, 2]) at.feed({ kind: 'attemptFailed', engine: E0, reign: 1, call, attempt, epoch: 1, why: 'broken', retryable: true })
+  assert.equal(only(at.log, 'call.failed')[0]?.code, 'attempts_exhausted')
+  assert.equal(at.core.states.size, 0)
+})
+
+test('tool results that this program never asked for, or only some of those it did, are refused by name', () => {
+  const at = new Quiet(1)
+  const call = at.named('p')
+  at.measure(call)
+  at.end(call, { finish: 'tool_calls', toolCalls: [{ id: 'one', name: 'a' }, { id: 'two', name: 'b' }] })
+  at.named('p', ['never'])
+  at.named('p', ['one'])
+  assert.deepEqual(only(at.log, 'call.refused').map(({ code }) => code), ['unknown_tool_call', 'missing_tool_results'])
+  assert.match(only(at.log, 'call.refused')[1]?.why ?? '', /two/)
+})
+
+test('the same tool results with another history are a fork: a new thread of the same program', () => {
+  const at = new Quiet(1)
+  const call = at.waiting('p')
+  const first = at.named('p', [`tool-of-${call}`])
+  const second = at.named('p', [`tool-of-${call}`])
+  assert.notEqual(at.core.calls.get(first)?.thread, at.core.calls.get(second)?.thread)
+  assert.equal(at.core.calls.get(first)?.program, at.core.calls.get(second)?.program)
+})
+
+test('a second call of a named thread waits for the first, and fails with it where it does not commit', () => {
+  const at = new Quiet(1)
+  const claims = { ...CLAIMS, program: 'p', thread: 'one' }
+  const first = at.submit({ claims })
+  const second = at.submit({ claims })
+  at.measure(first)
+  assert.equal(at.core.calls.get(second)?.stage.kind, 'arrived')
+  at.feed({ kind: 'hangUp', call: first })
+  assert.equal(only(at.log, 'call.failed').find(({ call }) => call === second)?.code, 'parent_failed')
+})
+
+test('the same id under two credentials is two programs, and a body of one never attaches to the other', () => {
+  const at = new Quiet(1)
+  const mine = at.named('p', [], { digest: 'd' })
+  const other = at.named('p', [], { digest: 'd', tenant: tenantId('u') })
+  assert.notEqual(at.core.calls.get(mine)?.program, at.core.calls.get(other)?.program)
+})
+
+test('at callsOpenMax a call is refused and nothing else changes', () => {
+  const at = new Quiet(1, { config: { callsOpenMax: 2 } })
+  at.submit()
+  at.submit()
+  const before = at.core.calls.size
+  at.submit()
+  assert.equal(only(at.log, 'call.refused')[0]?.code, 'queue_full')
+  assert.equal(at.core.calls.size, before)
+})
+
+test('an unknown model is refused with the names of those served', () => {
+  const at = new Quiet(1)
+  at.submit({ model: 'gpt-9' })
+  assert.match(only(at.log, 'call.refused')[0]?.why ?? '', /gpt-9; served: m/)
+})
+
+test('a better call takes the place of a running one: paused, moved away, and resumed with what it had', () => {
+  const at = new Quiet(1, { engines: [{ ...LANES, memory: { cells: 1_024, granule: 1_024, sequences: 1 } }] })
+  const old = at.waiting('old')
+  const young = at.named('young')
+  at.measure(young)
+  const out = only(at.log, 'kv.offload.begun')[0]
+  at.feed({ kind: 'moveDone', engine: E0, reign: 1, move: out?.move ?? moveId(''), bytes: 7_000, digest: 'x', copyUs: 5 })
+  assert.equal(at.core.calls.get(young)?.stage.kind, 'running')
+  const back = at.named('old', [`tool-of-${old}`])
+  const preempted = at.feed({ kind: 'measured', call: back, promptTokens: 80, matched: { record: old, tokens: 69 }, renderingWon: null })
+  assert.equal(only(preempted, 'call.preempted')[0]?.call, young)
+  const facts = at.feed({ kind: 'paused', engine: E0, reign: 1, call: young, attempt: 1, epoch: 1, report: REPORT })
+  assert.ok(kinds(facts).includes('kv.offload.begun'))
+  const state = [...at.core.states.values()].find(({ tail }) => tail.decoded > 0)
+  assert.deepEqual(state?.tail, { prefilled: 60, decoded: 9 })
+})
+
+test('a restart takes a higher reign, detaches open calls, keeps waits and their timers, and uses the images that verify', () => {
+  const at = new Quiet(1, { config: { residency: 'always-offload' } })
+  at.waiting('kept')
+  at.waiting('lost')
+  const moves = only(at.log, 'kv.offload.begun').map(({ move }) => move)
+  for (const move of moves) at.feed({ kind: 'moveDone', engine: E0, reign: 1, move, bytes: 7_000, digest: 'x', copyUs: 5 })
+  const open = at.named('open')
+  at.feed({ kind: 'restart', reign: 2, wallOffsetUs: 0, images: [moves[0] ?? ''] })
+  assert.equal(at.core.calls.get(open)?.stage.kind, 'detached')
+  assert.deepEqual([...at.core.states.values()].map(({ residence }) => residence.kind).sort(), ['gone', 'suspended'])
+  assert.equal([...at.core.interrupts.values()].every(({ stage }) => stage.kind === 'waiting'), true)
+  assert.deepEqual(kinds(at.feed({ kind: 'restart', reign: 2, wallOffsetUs: 0, images: [] })), ['result.ignored'])
+})
+
+test('cancel names the effects that remain and releases a copy under way as soon as it is quiet', () => {
+  const at = new Quiet(1, { config: { residency: 'always-offload' } })
+  const call = at.named('p')
+  at.measure(call)
+  at.end(call, { finish: 'tool_calls', toolCalls: [{ id: 'pay', name: 'pay' }], toolEffect: 'irreversible' })
+  const move = only(at.log, 'kv.offload.begun')[0]?.move ?? moveId('')
+  const facts = at.feed({ kind: 'cancelProgram', tenant: tenantId('t'), program: 'p' })
+  assert.deepEqual(only(facts, 'program.cancelled')[0]?.effectsRemaining, [`${call}.wait`])
+  assert.equal(at.core.states.size, 1, 'isolated while its transfer runs')
+  at.feed({ kind: 'moveDone', engine: E0, reign: 1, move, bytes: 7_000, digest: 'x', copyUs: 5 })
+  assert.equal(at.core.states.size, 0)
+  assert.equal(at.core.host.ownedBytes + at.core.host.reservedBytes, 0)
+})
+
+test('time that runs backwards stands still', () => {
+  const at = new Quiet(1)
+  at.submit()
+  const { nowUs } = at.core
+  at.nowUs = 5
+  at.submit()
+  assert.equal(at.core.nowUs, nowUs)
+})
