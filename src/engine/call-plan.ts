@@ -27,6 +27,8 @@ export interface Refusal {
 
 export class BodyError extends Error {}
 
+const PARAMETERS_DEPTH_MAX = 256
+
 /** The plan alone, for a start whose prompt was measured before. */
 export function planOf(body: string): { readonly ok: true; readonly plan: CallPlan } | Refusal {
   try {
@@ -111,8 +113,17 @@ function asTool(value: unknown, path: string): ToolDefinition {
   return {
     name: asText(tool['name'], `${path}.name`),
     description: asText(tool['description'], `${path}.description`),
-    parameters: asObject(tool['parameters'], `${path}.parameters`),
+    parameters: asShallow(asObject(tool['parameters'], `${path}.parameters`), `${path}.parameters`),
   }
+}
+
+/** Everything that reads parameters later may go down into them without end. */
+function asShallow<T>(value: T, path: string, depth = 0): T {
+  if (depth > PARAMETERS_DEPTH_MAX) throw new BodyError(`${path} is nested deeper than ${PARAMETERS_DEPTH_MAX}`)
+  if (typeof value === 'object' && value !== null) {
+    for (const member of Object.values(value)) asShallow(member, path, depth + 1)
+  }
+  return value
 }
 
 function asToolChoice(value: unknown): ChatCall['toolChoice'] {
@@ -146,6 +157,6 @@ function asText(value: unknown, path: string): string {
 }
 
 function asNumber(value: unknown, path: string): number {
-  if (typeof value !== 'number' || !Number.isFinite(value) || value < 0) throw new BodyError(`${path} is no number of 0 or more`)
-  return value
+  if (typeof value === 'number' && Number.isFinite(value) && value >= 0) return value
+  throw new BodyError(`${path} is no number of 0 or more`)
 }

@@ -1,6 +1,6 @@
 /**
  * Owns reading one JSON object character by character: whether what came so far can be one, where it ends, and where
- * the values of its own members lie. Strict, as JSON.parse is; keeps positions only, so whoever feeds it keeps the text.
+ * the values of its own members lie. Strict, as JSON.parse is. It keeps positions; whoever feeds it keeps the text.
  */
 export type ScanState = 'open' | 'done' | 'bad'
 
@@ -159,8 +159,8 @@ export class JsonScanner {
 
   #endValue(end: number): void {
     this.#expect = 'commaOrEnd'
-    const last = this.#members.at(-1)
-    if (this.#open.length === 1 && last !== undefined) this.#members[this.#members.length - 1] = { ...last, valueEnd: end }
+    const last = this.#open.length === 1 ? this.#members.pop() : undefined
+    if (last !== undefined) this.#members.push({ ...last, valueEnd: end })
     if (this.#open.length === 0 && this.#state === 'open') this.#state = 'done'
   }
 }

@@ -2,10 +2,10 @@
  * Owns what a prompt is in tokens: which committed tokens it continues, what is tokenised anew, and the origin of every
  * token. All of it is fixed here, from the rendering and the records alone; what is resident plays no part (E1).
  *
- * A prompt that begins with a record's text is the record's tokens, then its pending tokens and the rest as given. Where
- * it does not, the rendering wins: as many whole tokens of the record as spell the beginning of the prompt, then the
- * rest as given. An echo is first brought to what was committed: absent content is "", arguments that are equal as JSON
- * are the committed ones.
+ * A prompt that begins with a record's text is the record's tokens, then its pending tokens and the rest as given.
+ * Where it does not, the rendering wins: as many whole tokens of the record as spell the beginning of the prompt, then
+ * the rest as given. An echo is first brought to what was committed: arguments that are equal as JSON are the committed
+ * ones.
  *
  *   tokens   record .............. | pending, rest ....
  *   origin   as in the record      | prefilled; decoded where it is one token alone
@@ -14,14 +14,13 @@
  *    is given. So `matched` may be less than what is equal, and at least one token is always left to feed.
  * M2 a record's tokens end with whole characters where they are cut.
  */
-import { createHash } from 'node:crypto'
 import type { ChatCall, ChatMessage } from '../protocol/chat.ts'
 import { offeredTools, parseCall, planCall, refusalOf } from './call-plan.ts'
 import type { CallPlan, Refusal } from './call-plan.ts'
 import { jsonEqual } from './grammar/json-text.ts'
 import { TemplateError } from './template.ts'
 import type { ChatTemplate, Segment } from './template.ts'
-import { TokenRecordError, decodeRecord, joinRuns, messageDigest } from './token-record.ts'
+import { TokenRecordError, decodeRecord, joinRuns, messageDigest, shortDigest } from './token-record.ts'
 import type { CommittedMessage, HistoryEntry, Prepared, TokenRecord, TokenRun, Tokenizer } from './token-record.ts'
 import { Utf8Decoder } from './utf8.ts'
 
@@ -39,8 +38,6 @@ export interface OfferedRecord { readonly call: string; readonly record: Uint8Ar
 type RenderingWon =
   | 'damaged record' | 'other vocabulary' | 'other tools' | 'shorter history' | 'edited echo' | 'edited history'
   | 'template changed earlier text'
-
-export { planOf } from './call-plan.ts'
 
 export type Measured =
   | {
@@ -217,8 +214,10 @@ class Measuring {
 
 // ---------------------------------------------------------------- echoes
 
+interface Canonical { readonly message: ChatMessage; readonly entry: HistoryEntry }
+
 /** The message as it is rendered: the committed one where it is its echo. */
-function canonical(message: ChatMessage, committed: CommittedMessage | null): { message: ChatMessage; entry: HistoryEntry } {
+function canonical(message: ChatMessage, committed: CommittedMessage | null): Canonical {
   const echo = committed !== null && isEcho(message, committed) ? committed : null
   const toolCalls = echo === null
     ? message.toolCalls
@@ -276,8 +275,10 @@ function commonTokens(tokenizer: Tokenizer, record: TokenRecord, text: string): 
   return best
 }
 
+interface Settled { readonly kept: number; readonly given: readonly number[] }
+
 /** What is kept and what is given, so that no prefilled run has one token (M1). */
-function settle(record: TokenRecord | null, kept: number, given: readonly number[]): { kept: number; given: readonly number[] } {
+function settle(record: TokenRecord | null, kept: number, given: readonly number[]): Settled {
   const last = cutRuns(record?.runs ?? [], kept).at(-1)
   const lone = last?.origin === 'prefilled' && last.tokens === 1 && given.length < 2
   const token = record?.tokens[kept - 1]
@@ -318,4 +319,4 @@ function dropChars(segments: readonly Segment[], chars: number): Segment[] {
   })
 }
 
-const digestOf = (value: unknown): string => createHash('sha256').update(JSON.stringify(value)).digest('base64url').slice(0, 16)
+const digestOf = (value: unknown): string => shortDigest(JSON.stringify(value))

@@ -66,7 +66,9 @@ export class ChatTemplate {
    * The prompt up to where the assistant's answer begins. `hidden`: spellings of control tokens, to be kept literal
    * where they do not come from the template. Throws TemplateError.
    */
-  render(messages: readonly ChatMessage[], tools: readonly ToolDefinition[], hidden: readonly string[] = []): Segment[] {
+  render(
+    messages: readonly ChatMessage[], tools: readonly ToolDefinition[], hidden: readonly string[] = [],
+  ): Segment[] {
     const marks = freeMarks([messages, tools], hidden.length + 1)
     const hide = (text: string): string =>
       hidden.reduce((left, spelling, i) => left.replaceAll(spelling, marks[i] ?? ''), text)
@@ -115,15 +117,16 @@ export class ChatTemplate {
     const turns: Turn[] = []
     for (const [i, message] of messages.entries()) {
       const last = turns.at(-1)
+      const result = resultText(message.content)
       if (message.role !== 'tool') turns.push(turn(message.role, callsText(message.content, message.toolCalls)))
-      else if (messages[i - 1]?.role === 'tool' && last !== undefined) last.content += `\n${resultText(message.content)}`
-      else turns.push(turn('user', resultText(message.content)))
+      else if (messages[i - 1]?.role === 'tool' && last !== undefined) last.content += `\n${result}`
+      else turns.push(turn('user', result))
     }
     const [first] = turns
-    const system = [...(first?.role === 'system' ? [first.content] : []), ...(tools.length > 0 ? [toolsText(tools)] : [])]
-    const rest = first?.role === 'system' ? turns.slice(1) : turns
-    if (system.length === 0) return rest
-    const text = system.join('\n\n')
+    const given = first?.role === 'system' ? [first.content] : []
+    const rest = turns.slice(given.length)
+    const text = [...given, ...(tools.length > 0 ? [toolsText(tools)] : [])].join('\n\n')
+    if (tools.length === 0 && given.length === 0) return rest
     const [user] = rest
     if (this.#takesSystem || user?.role !== 'user') return [turn('system', text), ...rest]
     return [turn('user', `${text}\n\n${user.content}`), ...rest.slice(1)]
@@ -243,7 +246,8 @@ function deep<T>(value: T, change: (text: string) => string): T {
 function split(text: string, marks: readonly string[], spellings: readonly string[]): Segment[] {
   let segments: Segment[] = [{ text, literal: false }]
   for (const [i, mark] of marks.entries()) {
-    segments = segments.flatMap((segment) => segment.literal ? [segment] : splitAt(segment.text, mark, spellings[i] ?? ''))
+    const spelling = spellings[i] ?? ''
+    segments = segments.flatMap((segment) => segment.literal ? [segment] : splitAt(segment.text, mark, spelling))
   }
   return segments.filter((segment) => segment.text !== '')
 }

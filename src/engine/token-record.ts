@@ -14,7 +14,7 @@ import { crc32 } from 'node:zlib'
 
 /** What the text side needs of a model's vocabulary. */
 export interface Tokenizer {
-  /** Never adds a beginning or an end by itself. With `parseSpecial`, control tokens are read where they are spelled. */
+  /** Never adds a beginning or an end. With `parseSpecial`, control tokens are read where they are spelled. */
   tokenize(text: string, parseSpecial: boolean): Int32Array
   /** The bytes of one token; without `special`, control tokens give none. */
   piece(token: number, special: boolean): Uint8Array
@@ -105,10 +105,13 @@ export function recordOf(
   }
 }
 
-/** Tells messages apart where only the reason of a mismatch depends on it. Ids and names of tool results do not count. */
+/** Tells texts apart where only the reason of a mismatch depends on it. */
+export const shortDigest = (text: string): string =>
+  createHash('sha256').update(text).digest('base64url').slice(0, DIGEST_CHARS)
+
+/** Ids of calls and of their results do not count. */
 export function messageDigest(role: string, { content, toolCalls }: CommittedMessage): string {
-  const canonical = JSON.stringify([role, content, toolCalls.map((call) => [call.name, call.arguments])])
-  return createHash('sha256').update(canonical).digest('base64url').slice(0, DIGEST_CHARS)
+  return shortDigest(JSON.stringify([role, content, toolCalls.map((call) => [call.name, call.arguments])]))
 }
 
 export const encodePrepared = (prepared: Prepared): Uint8Array =>
@@ -167,12 +170,16 @@ function decode(what: number, bytes: Uint8Array): TokenRecord {
   if (buffer.readUInt32LE(0) !== MAGIC) throw new TokenRecordError('the bytes are no token record')
   const version = buffer.readUInt16LE(4)
   if (version !== VERSION) throw new TokenRecordError(`version ${version} is unknown, ${VERSION} is read`)
-  if (buffer.readUInt16LE(6) !== what) throw new TokenRecordError('a prompt was given for a record, or a record for a prompt')
+  if (buffer.readUInt16LE(6) !== what) {
+    throw new TokenRecordError('a prompt was given for a record, or a record for a prompt')
+  }
   const jsonBytes = buffer.readUInt32LE(8)
   const count = buffer.readUInt32LE(12)
   const crcAt = HEAD_BYTES + jsonBytes + count * 4
   if (buffer.length !== crcAt + CRC_BYTES) throw new TokenRecordError('the length is not what the head says')
-  if (buffer.readUInt32LE(crcAt) !== crc32(buffer.subarray(0, crcAt))) throw new TokenRecordError('the checksum differs')
+  if (buffer.readUInt32LE(crcAt) !== crc32(buffer.subarray(0, crcAt))) {
+    throw new TokenRecordError('the checksum differs')
+  }
   const head = parseHead(buffer.toString('utf8', HEAD_BYTES, HEAD_BYTES + jsonBytes))
   if (head.pending > count) throw new TokenRecordError('more tokens are pending than there are')
   const all = Int32Array.from({ length: count }, (_, i) => buffer.readInt32LE(HEAD_BYTES + jsonBytes + i * 4))
@@ -215,7 +222,8 @@ const isRun = (value: unknown): value is TokenRun =>
   isObject(value) && isCount(value['tokens']) && (value['origin'] === 'prefilled' || value['origin'] === 'decoded')
 
 const isEntry = (value: unknown): value is HistoryEntry =>
-  isObject(value) && typeof value['digest'] === 'string' && (value['committed'] === null || isMessage(value['committed']))
+  isObject(value) && typeof value['digest'] === 'string'
+  && (value['committed'] === null || isMessage(value['committed']))
 
 const isMessage = (value: unknown): value is CommittedMessage =>
   isObject(value) && typeof value['content'] === 'string' && Array.isArray(value['toolCalls'])

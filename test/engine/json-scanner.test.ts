@@ -44,8 +44,11 @@ describe('reading an object as it comes', () => {
   })
 
   test('it takes exactly what JSON.parse takes', () => {
-    const units = fc.constantFrom(...'{}[]",:\\u0a1-+.eE tfn\n', 'true', 'false', 'null', '"a"', '"b": ', '1.5', '\\u00e9')
-    const near = fc.tuple(objects, fc.nat(80), fc.array(units, { maxLength: 3 }), fc.nat(3)).map(([object, at, put, drop]) => {
+    const units = fc.constantFrom(
+      ...'{}[]",:\\u0a1-+.eE tfn\n', 'true', 'false', 'null', '"a"', '"b": ', '1.5', '\\u00e9',
+    )
+    const added = fc.array(units, { maxLength: 3 })
+    const near = fc.tuple(objects, fc.nat(80), added, fc.nat(3)).map(([object, at, put, drop]) => {
       const text = JSON.stringify(object, null, 1)
       return text.slice(0, at) + put.join('') + text.slice(at + drop)
     })
@@ -55,7 +58,7 @@ describe('reading an object as it comes', () => {
       if (state === 'done') assert(isJson(text.slice(0, end)), text)
       if (state === 'open') assert(!isJson(text) || !text.trimStart().startsWith('{'), text)
       // Nothing that was refused could have gone on to be an object: no longer text of the same beginning was one.
-      if (state === 'bad') assert(!isJson(text), text)
+      if (state === 'bad') assert(!isJson(text) || !text.trimStart().startsWith('{'), text)
     }), { numRuns: 5_000 })
   })
 

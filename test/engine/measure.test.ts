@@ -24,7 +24,8 @@ const echo = ({ content, toolCalls }: CommittedMessage): ChatMessage =>
 const find = { name: 'find', description: 'd', parameters: { type: 'object', properties: { q: { type: 'string' } } } }
 
 const callOf = (messages: readonly ChatMessage[], more: Partial<ChatCall> = {}): ChatCall => ({
-  model: 'm', messages, tools: [], toolChoice: 'auto', sampling: { temperature: 0, topP: 1, topK: 0, minP: 0 }, stop: [],
+  model: 'm', messages, tools: [], toolChoice: 'auto', stop: [],
+  sampling: { temperature: 0, topP: 1, topK: 0, minP: 0 },
   maxTokens: null, ...more,
 })
 
@@ -56,7 +57,8 @@ function holdsTogether({ prepared, promptTokens, matched }: Ok): void {
   assert(!alone, 'what is fed after the kept tokens is no lone prefilled token')
 }
 
-const originsOf = (runs: readonly TokenRun[]): string[] => runs.flatMap((run) => Array<string>(run.tokens).fill(run.origin))
+const originsOf = (runs: readonly TokenRun[]): string[] =>
+  runs.flatMap((run) => Array<string>(run.tokens).fill(run.origin))
 
 interface Finished {
   readonly record: TokenRecord
@@ -66,14 +68,18 @@ interface Finished {
 }
 
 /** The call went on with these tokens, of which `unfed` at the end were not fed. */
-function finish(prepared: Prepared, outputs: readonly number[], unfed = 1, stops: readonly string[] = [], parse = true): Finished {
+function finish(
+  prepared: Prepared, outputs: readonly number[], unfed = 1, stops: readonly string[] = [], parse = true,
+): Finished {
   const output = new OutputPipeline({ tokenizer: vocabulary, stops, toolParsing: parse ? 'whole' : 'off' })
   let taken = 0
   let stopped = false
   while (!stopped && taken < outputs.length) stopped = output.push(outputs[taken++] ?? 0).stopped
   const kept = output.end(stopped ? 'stop' : 'length')
   const record = recordOf(prepared, outputs.slice(0, taken), Math.max(0, taken - unfed), kept)
-  return { record, message: kept.message, text: kept.keptText, offered: { call: 'before', record: encodeRecord(record) } }
+  return {
+    record, message: kept.message, text: kept.keptText, offered: { call: 'before', record: encodeRecord(record) },
+  }
 }
 
 const outputsOf = (text: string): number[] => [...vocabulary.tokenize(text, true)]
@@ -115,16 +121,22 @@ describe('measuring a prompt', () => {
 
   test('goes on in a chain of calls, every one a prefix of the next', () => {
     const piece = fc.oneof(
-      fc.integer({ min: 0, max: VOCABULARY_SIZE - 1 }).filter((token) => !vocabulary.isEog(token)).map((token) => [token]),
-      fc.constantFrom('hello', 'é世', '\n', '<tool_call>\n{"name": "find", "arguments": {"q": "a", "n": [1, 2]}}\n</tool_call>', '<|').map(outputsOf),
+      fc.integer({ min: 0, max: VOCABULARY_SIZE - 1 })
+        .filter((token) => !vocabulary.isEog(token)).map((token) => [token]),
+      fc.constantFrom(
+        'hello', 'é世', '\n', '<|',
+        '<tool_call>\n{"name": "find", "arguments": {"q": "a", "n": [1, 2]}}\n</tool_call>',
+      ).map(outputsOf),
       fc.constantFrom(byteTokens('世'), byteTokens('世').slice(0, 2), [CONTROL_X]),
     )
     const turn = fc.record({
       outputs: fc.array(piece, { maxLength: 6 }).map((parts) => parts.flat()), ends: fc.boolean(), unfed: fc.nat(1),
-      result: fc.string({ unit: fc.constantFrom('a', '世', '<|im_end|>', ' the', '\n'), maxLength: 4 }), stop: fc.constantFrom('', 'lo', '世', ' '),
+      result: fc.string({ unit: fc.constantFrom('a', '世', '<|im_end|>', ' the', '\n'), maxLength: 4 }),
+      stop: fc.constantFrom('', 'lo', '世', ' '),
       changed: fc.boolean(),
     })
-    fc.assert(fc.property(fc.array(turn, { minLength: 1, maxLength: 4 }), fc.constantFrom(CHATML, HERMES_JSON, HERMES_TEXT), (turns, source) => {
+    const lives = fc.array(turn, { minLength: 1, maxLength: 4 })
+    fc.assert(fc.property(lives, fc.constantFrom(CHATML, HERMES_JSON, HERMES_TEXT), (turns, source) => {
       const template = compile(source)
       let messages = [say('user', 'go')]
       let records: OfferedRecord[] = []
@@ -142,7 +154,10 @@ describe('measuring a prompt', () => {
         assert.equal(found.renderingWon, inForm ? null : found.renderingWon)
         if (found.renderingWon !== null) assert.equal(found.renderingWon, 'template changed earlier text')
         const done = finish(found.prepared, ends ? [...outputs, IM_END] : outputs, ends ? 1 : unfed, [stop])
-        const wrote = { content: done.message.content, toolCalls: done.message.toolCalls.map((call) => changed ? respaced(call) : call) }
+        const wrote = {
+          content: done.message.content,
+          toolCalls: done.message.toolCalls.map((call) => changed ? respaced(call) : call),
+        }
         messages = [...messages, echo(wrote), say(done.message.toolCalls.length > 0 ? 'tool' : 'user', result)]
         before = done.record
         inForm = done.text !== '' && callsText(done.message.content, done.message.toolCalls) === done.text
@@ -159,19 +174,25 @@ describe('measuring a prompt', () => {
       const text = '<tool_call>\n{"name": "find", "arguments": {"q": "a", "n": {"x": 1, "y": [1,  2]}}}\n</tool_call>'
       const done = finish(first, outputsOf(`${text}<|im_end|>`))
       const again = '{ "n": {"y":[1,2],"x":1},\n "q":"a"}'
-      const messages = [...hello.messages, say('assistant', '', [{ id: 'other', name: 'find', arguments: again }]), say('tool', 'r')]
+      const messages = [
+        ...hello.messages, say('assistant', '', [{ id: 'other', name: 'find', arguments: again }]), say('tool', 'r'),
+      ]
       const next = measured(callOf(messages, withTools), [done.offered], template)
       assert.equal(next.renderingWon, null)
       assert.equal(next.matched?.tokens, done.record.tokens.length)
       const third = finish(next.prepared, outputsOf('ok<|im_end|>'))
-      const later = measured(callOf([...messages, echo(third.message), say('user', 'x')], withTools), [third.offered], template)
+      const later = measured(
+        callOf([...messages, echo(third.message), say('user', 'x')], withTools), [third.offered], template,
+      )
       assert.equal(later.matched?.tokens, third.record.tokens.length, 'and every later time it is echoed')
     }
   })
 })
 
-const respaced = ({ name, arguments: given }: { name: string; arguments: string }) =>
-  ({ name, arguments: JSON.stringify(Object.fromEntries(Object.entries(JSON.parse(given) as object).reverse()), null, 2) })
+const respaced = ({ name, arguments: given }: { name: string; arguments: string }) => {
+  const turned = Object.fromEntries(Object.entries(JSON.parse(given) as object).reverse())
+  return { name, arguments: JSON.stringify(turned, null, 2) }
+}
 
 describe('where the rendering wins', () => {
   const first = measured(hello).prepared
@@ -179,7 +200,9 @@ describe('where the rendering wins', () => {
   const from = first.tokens.length
 
   test('an edited echo keeps the longest run of whole tokens with their origins', () => {
-    const edited = measured(callOf([...hello.messages, say('assistant', 'hello abX'), say('user', 'x')]), [done.offered])
+    const edited = measured(
+      callOf([...hello.messages, say('assistant', 'hello abX'), say('user', 'x')]), [done.offered],
+    )
     assert.equal(edited.renderingWon, 'edited echo')
     // 'hello', ' ' are whole; 'abc' is one token and is cut.
     assert.equal(edited.matched?.tokens, from + 2)
@@ -200,7 +223,9 @@ describe('where the rendering wins', () => {
     assert.equal(broken.message.content, 'a\ufffdb\ufffd')
     const next = measured2(callOf([...hello.messages, echo(broken.message), say('user', 'x')]), [broken.offered])
     assert.equal(next.matched?.tokens, from + 5)
-    const edited = measured2(callOf([...hello.messages, say('assistant', 'a\ufffdc'), say('user', 'x')]), [broken.offered])
+    const edited = measured2(
+      callOf([...hello.messages, say('assistant', 'a\ufffdc'), say('user', 'x')]), [broken.offered],
+    )
     assert.equal(edited.matched?.tokens, from + 2)
   })
 
@@ -230,7 +255,8 @@ describe('where the rendering wins', () => {
   })
 
   test('the reason is named', () => {
-    const why = (call: ChatCall, template = chatml, offered = done.offered): string | null => measured(call, [offered], template).renderingWon
+    const why = (call: ChatCall, template = chatml, offered = done.offered): string | null =>
+      measured(call, [offered], template).renderingWon
     const whole = [...hello.messages, echo(done.message), say('user', 'x')]
     assert.equal(why(callOf(whole)), null)
     assert.equal(why(callOf(whole, { tools: [find] })), 'other tools')
@@ -249,7 +275,9 @@ describe('where the rendering wins', () => {
     const template = compile(FORGETFUL)
     const start = measured(hello, [], template).prepared
     const thought = finish(start, [...outputsOf('hm</think>yes'), IM_END])
-    const next = measured(callOf([...hello.messages, echo(thought.message), say('user', 'x')]), [thought.offered], template)
+    const next = measured(
+      callOf([...hello.messages, echo(thought.message), say('user', 'x')]), [thought.offered], template,
+    )
     assert.equal(next.renderingWon, 'template changed earlier text')
     assert.equal(next.matched?.tokens, start.tokens.length)
   })
@@ -261,7 +289,10 @@ describe('where the rendering wins', () => {
   })
 
   test('a record that is continued further is taken, of equals the first', () => {
-    const next = finish(measured(callOf([...hello.messages, echo(done.message), say('user', 'x')]), [done.offered]).prepared, outputsOf('ab<|im_end|>'))
+    const next = finish(
+      measured(callOf([...hello.messages, echo(done.message), say('user', 'x')]), [done.offered]).prepared,
+      outputsOf('ab<|im_end|>'),
+    )
     const messages = [...hello.messages, echo(done.message), say('user', 'x'), echo(next.message), say('user', 'y')]
     const offered = { call: 'later', record: next.offered.record }
     assert.equal(measured(callOf(messages), [done.offered, offered]).matched?.record, 'later')
@@ -269,13 +300,14 @@ describe('where the rendering wins', () => {
   })
 
   test('no cut leaves a lone prefilled token, wherever it falls', () => {
-    const edit = fc.record({ at: fc.nat(80), put: fc.constantFrom('', 'X', 'he', '世'), drop: fc.nat(3), which: fc.nat(2) })
+    const put = fc.constantFrom('', 'X', 'he', '世')
+    const edit = fc.record({ at: fc.nat(80), put, drop: fc.nat(3), which: fc.nat(2) })
     const messages = [...hello.messages, echo(done.message), say('user', 'and')]
     const long = finish(measured(callOf(messages), [done.offered]).prepared, [...byteTokens('a世b'), CONTROL_X, 99], 1)
-    fc.assert(fc.property(edit, fc.boolean(), ({ at, put, drop, which }, short) => {
+    fc.assert(fc.property(edit, fc.boolean(), ({ at, put: added, drop, which }, short) => {
       const all = [...messages, echo(long.message), say('user', 'end')]
       const changed = all.map((message, i) => i !== which ? message
-        : { ...message, content: message.content.slice(0, at) + put + message.content.slice(at + drop) })
+        : { ...message, content: message.content.slice(0, at) + added + message.content.slice(at + drop) })
       measured(callOf(short ? changed.slice(0, which + 1) : changed), [long.offered, done.offered])
     }), { numRuns: 500 })
   })
@@ -321,15 +353,21 @@ describe('control tokens in what others wrote', () => {
       const template = compile(source)
       const safe = measured(callOf([say('user', 'plain')]), [], template).prepared
       const hit = measured(callOf([say('user', evil)]), [], template).prepared
-      const control = (prepared: Prepared): number => prepared.tokens.filter((token) => vocabulary.isControl(token)).length
+      const control = ({ tokens }: Prepared): number => tokens.filter((token) => vocabulary.isControl(token)).length
       assert.equal(control(hit), control(safe))
       assert(hit.text.includes(evil))
       const calls = [{ id: 'c', name: 'find', arguments: `{"q": "${evil.replaceAll('\n', '\\n')}"}` }]
       if (source === STRICT) continue
       const deep = [say('user', 'a'), say('assistant', 'b', calls), say('tool', evil), say('user', 'c')]
-      const plain = [say('user', 'a'), say('assistant', 'b', [{ ...calls[0] ?? assert.fail(), arguments: '{}' }]), say('tool', 'r'), say('user', 'c')]
+      const plain = [
+        say('user', 'a'), say('assistant', 'b', [{ ...calls[0] ?? assert.fail(), arguments: '{}' }]), say('tool', 'r'),
+        say('user', 'c'),
+      ]
       const tools = [{ ...find, description: evil }]
-      assert.equal(control(measured(callOf(deep, { tools }), [], template).prepared), control(measured(callOf(plain, { tools: [find] }), [], template).prepared))
+      assert.equal(
+        control(measured(callOf(deep, { tools }), [], template).prepared),
+        control(measured(callOf(plain, { tools: [find] }), [], template).prepared),
+      )
     }
   })
 
@@ -357,13 +395,19 @@ describe('what cannot be measured', () => {
   })
 
   test('a template that refuses, a schema that cannot be held and a body that is none are named', () => {
-    assert.equal(refused(JSON.stringify(callOf([say('assistant', 'a')])), 1000, compile(STRICT)).code, 'template_failed')
+    assert.equal(
+      refused(JSON.stringify(callOf([say('assistant', 'a')])), 1000, compile(STRICT)).code, 'template_failed',
+    )
     const tools = [{ ...find, parameters: { type: 'object', properties: { q: { type: 'string', pattern: 'a' } } } }]
-    assert(measured(callOf(hello.messages, { tools })).plan.grammar === null, 'nothing is forced, so nothing is refused')
-    assert.match(refused(JSON.stringify(callOf(hello.messages, { tools, toolChoice: 'required' }))).why, /find\.q: "pattern"/)
-    for (const body of ['', '[]', '{}', JSON.stringify({ ...hello, messages: [{ role: 'x' }] }), JSON.stringify({ ...hello, toolChoice: { name: 'f' } })]) {
-      assert.equal(refused(body).code, 'bad_body')
-    }
+    assert(
+      measured(callOf(hello.messages, { tools })).plan.grammar === null, 'nothing is forced, so nothing is refused',
+    )
+    assert.match(
+      refused(JSON.stringify(callOf(hello.messages, { tools, toolChoice: 'required' }))).why, /find\.q: "pattern"/,
+    )
+    const wrong = [{ ...hello, messages: [{ role: 'x' }] }, { ...hello, toolChoice: { name: 'f' } }, [], {}]
+    const bodies = ['', ...wrong.map((value) => JSON.stringify(value))]
+    for (const body of bodies) assert.equal(refused(body).code, 'bad_body')
   })
 
   test('the plan says how tools are read', () => {
@@ -372,7 +416,8 @@ describe('what cannot be measured', () => {
     assert.deepEqual([plan({}).toolParsing, plan({ tools: [find], toolChoice: 'none' }).toolParsing], ['off', 'off'])
     assert.equal(plan({ tools: [find] }).toolParsing, 'whole')
     const forced = plan({ tools: [find, other], toolChoice: { name: 'other' } })
-    assert(forced.toolParsing === 'streamed' && forced.grammar?.includes('other') === true && !forced.grammar.includes('find'))
+    assert.equal(forced.toolParsing, 'streamed')
+    assert(forced.grammar?.includes('other') === true && !forced.grammar.includes('find'))
     assert(plan({ tools: [find, other], toolChoice: 'required' }).grammar?.includes('find') === true)
     const text = measured(callOf(hello.messages, { tools: [find], toolChoice: 'none' })).prepared.text
     assert(!text.includes('find'), 'tools that may not be called are not offered')

@@ -3,10 +3,13 @@ import { describe, test } from 'node:test'
 import fc from 'fast-check'
 import { StopSearch } from '../../src/engine/stop.ts'
 
-const few = (maxLength: number): fc.Arbitrary<string> => fc.string({ unit: fc.constantFrom('a', 'b', 'c', '\n'), maxLength })
+const few = (maxLength: number): fc.Arbitrary<string> =>
+  fc.string({ unit: fc.constantFrom('a', 'b', 'c', '\n'), maxLength })
 
 /** What is shown, and where it was cut, when `text` comes in pieces that end at `cuts`. */
-function search(stops: readonly string[], text: string, cuts: readonly number[]): { shown: string; cutAt: number | null } {
+function search(
+  stops: readonly string[], text: string, cuts: readonly number[],
+): { shown: string; cutAt: number | null } {
   const stop = new StopSearch(stops)
   const borders = [...new Set([0, ...cuts.filter((cut) => cut < text.length), text.length])].sort((a, b) => a - b)
   let shown = ''

@@ -7,18 +7,25 @@ import type { ChatTemplate } from '../../src/engine/template.ts'
 import { ToolCallParser } from '../../src/engine/tools.ts'
 import { CHATML, HERMES_JSON, HERMES_OBJECT, HERMES_TEXT, STRICT, compile } from './templates.ts'
 
-const message = (role: ChatMessage['role'], content: string, calls: readonly (readonly [string, string])[] = []): ChatMessage => ({
+const message = (
+  role: ChatMessage['role'], content: string, calls: readonly (readonly [string, string])[] = [],
+): ChatMessage => ({
   role, content, toolCalls: calls.map(([name, given], i) => ({ id: `c${i}`, name, arguments: given })),
   toolCallId: role === 'tool' ? 'c0' : null,
 })
 
-const find: ToolDefinition = { name: 'find', description: 'looks <here>', parameters: { type: 'object', properties: { q: { type: 'string' } } } }
+const find: ToolDefinition = {
+  name: 'find', description: 'looks <here>', parameters: { type: 'object', properties: { q: { type: 'string' } } },
+}
 
-const textOf = (template: ChatTemplate, messages: readonly ChatMessage[], tools: readonly ToolDefinition[] = []): string =>
+const textOf = (
+  template: ChatTemplate, messages: readonly ChatMessage[], tools: readonly ToolDefinition[] = [],
+): string =>
   template.render(messages, tools).map(({ text }) => text).join('')
 
 const turns = [
-  message('user', 'hi'), message('assistant', 'I look.', [['find', '{"q":  1}'], ['find', '{}']]), message('tool', 'one'), message('tool', 'two'),
+  message('user', 'hi'), message('assistant', 'I look.', [['find', '{"q":  1}'], ['find', '{}']]),
+  message('tool', 'one'), message('tool', 'two'),
 ]
 
 const FORM = 'I look.\n<tool_call>\n{"name": "find", "arguments": {"q":  1}}\n</tool_call>\n'
@@ -45,10 +52,12 @@ describe('a chat template', () => {
   })
 
   test('whose calls are parsed renders them as they were written', () => {
-    const given = fc.dictionary(fc.string(), fc.jsonValue({ maxDepth: 2 })).map((value) => JSON.stringify(value, null, 1))
+    const given = fc.dictionary(fc.string(), fc.jsonValue({ maxDepth: 2 }))
+      .map((value) => JSON.stringify(value, null, 1))
     const calls = fc.array(fc.tuple(fc.stringMatching(/^[a-z]{1,6}$/), given), { minLength: 1, maxLength: 3 })
     const templates = [CHATML, HERMES_JSON, HERMES_TEXT, HERMES_OBJECT].map((source) => compile(source))
-    fc.assert(fc.property(calls, fc.constantFrom('', 'Wait.', 'a\n\n'), fc.constantFrom(...templates), (called, content, template) => {
+    const contents = fc.constantFrom('', 'Wait.', 'a\n\n')
+    fc.assert(fc.property(calls, contents, fc.constantFrom(...templates), (called, content, template) => {
       const before = [message('user', 'hi')]
       const prompt = textOf(template, before, [find])
       const text = textOf(template, [...before, message('assistant', content, called)], [find])
@@ -63,8 +72,12 @@ describe('a chat template', () => {
 
   test('without tools of its own gets the list in the system text, and results as one user turn', () => {
     const text = textOf(compile(CHATML), [message('system', 'Short.'), ...turns], [find])
-    assert.match(text, /^<\|im_start\|>system\nShort\.\n\n# Tools\n[\s\S]*<tools>\n\{"type": "function"[\s\S]*<\/tools>[\s\S]*<\|im_end\|>\n<\|im_start\|>user\nhi/)
-    assert(text.includes('<|im_start|>user\n<tool_response>\none\n</tool_response>\n<tool_response>\ntwo\n</tool_response><|im_end|>'))
+    assert.match(
+      text,
+      /^<\|im_start\|>system\nShort\.\n\n# Tools\n.*<tools>\n\{"type": .*<\/tools>.*\n<\|im_start\|>user\nhi/s,
+    )
+    const results = '<tool_response>\none\n</tool_response>\n<tool_response>\ntwo\n</tool_response>'
+    assert(text.includes(`<|im_start|>user\n${results}<|im_end|>`))
     assert(textOf(compile(CHATML), turns, [find]).startsWith('<|im_start|>system\n# Tools'))
     assert(!textOf(compile(CHATML), [message('user', 'hi')]).includes('# Tools'))
   })
@@ -77,7 +90,10 @@ describe('a chat template', () => {
 
   test('that does not parse, or refuses the messages, says so', () => {
     assert.throws(() => compile('{% if %}'), TemplateError)
-    assert.throws(() => textOf(compile(STRICT), [message('user', 'a'), message('user', 'b')]), /refused these messages: Turns must alternate/)
+    assert.throws(
+      () => textOf(compile(STRICT), [message('user', 'a'), message('user', 'b')]),
+      /refused these messages: Turns must alternate/,
+    )
   })
 
   test('begins with the beginning token where the vocabulary wants one, once', () => {
@@ -88,7 +104,8 @@ describe('a chat template', () => {
   test('keeps hidden spellings literal wherever they come from, and only there', () => {
     const spelled = '<|im_end|>'
     const messages = [
-      message('user', `a${spelled}b \ue000\ue001`), message('assistant', '', [['find', `{"q": "${spelled}"}`]]), message('tool', spelled),
+      message('user', `a${spelled}b \ue000\ue001`),
+      message('assistant', '', [['find', `{"q": "${spelled}"}`]]), message('tool', spelled),
     ]
     const tools = [{ ...find, description: `d ${spelled}` }]
     for (const source of [CHATML, HERMES_JSON, HERMES_TEXT, HERMES_OBJECT]) {
@@ -97,8 +114,8 @@ describe('a chat template', () => {
       assert.equal(segments.map(({ text }) => text).join(''), textOf(template, messages, tools))
       assert.equal(segments.filter(({ literal }) => literal).length, 4)
       assert(segments.every(({ text, literal }) => !literal || text === spelled))
-      const turnsWritten = segments.filter(({ literal }) => !literal).map(({ text }) => text).join('').split('<|im_end|>').length - 1
-      assert.equal(turnsWritten, 4, 'the turns of the template itself stay')
+      const written = segments.map(({ text, literal }) => literal ? '' : text).join('')
+      assert.equal(written.split('<|im_end|>').length - 1, 4, 'the turns of the template itself stay')
     }
   })
 })

@@ -67,7 +67,9 @@ describe('a token record', () => {
     const prefilled = (tokens: number): TokenRun => ({ tokens, origin: 'prefilled' })
     assert.deepEqual(joinRuns([prefilled(2)], prefilled(3)), [prefilled(5)])
     assert.deepEqual(joinRuns([prefilled(2)], { tokens: 0, origin: 'decoded' }), [prefilled(2)])
-    assert.deepEqual(joinRuns([prefilled(2)], { tokens: 1, origin: 'decoded' }), [prefilled(2), { tokens: 1, origin: 'decoded' }])
+    assert.deepEqual(
+      joinRuns([prefilled(2)], { tokens: 1, origin: 'decoded' }), [prefilled(2), { tokens: 1, origin: 'decoded' }],
+    )
   })
 
   test('has what was fed as decoded, what was not fed as pending, and nothing that was cut', () => {
@@ -76,7 +78,8 @@ describe('a token record', () => {
     for (const token of outputs) output.push(token)
     const kept = output.end('stop')
     const { history: before, silent: _, ...prompt } = sample()
-    for (const [fed, fedText, pendingText] of [[0, '', 'a€b'], [2, 'a', '€b'], [4, 'a€', 'b'], [6, 'a€b', ''], [9, 'a€b', '']] as const) {
+    const cases = [[0, '', 'a€b'], [2, 'a', '€b'], [4, 'a€', 'b'], [6, 'a€b', ''], [9, 'a€b', '']] as const
+    for (const [fed, fedText, pendingText] of cases) {
       const record = recordOf({ ...prompt, silent: [], history: before }, outputs, fed, kept)
       assert.deepEqual([...record.tokens.subarray(2), ...record.pending], outputs.slice(0, 6))
       assert.deepEqual(record.runs, joinRuns(prompt.runs, { tokens: Math.min(fed, 6), origin: 'decoded' }))

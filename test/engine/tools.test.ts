@@ -38,14 +38,20 @@ function assembled(parts: readonly WirePart[]): CommittedMessage {
 }
 
 const argumentsText = fc.dictionary(fc.string({ maxLength: 4 }), fc.jsonValue({ maxDepth: 2 })).map(jsonText)
-const calls = fc.array(fc.record({ name: fc.stringMatching(/^[a-z_]{1,8}$/), arguments: argumentsText }, { noNullPrototype: true }), { maxLength: 3 })
-const content = fc.string({ unit: fc.constantFrom('a', ' ', '\n', '<', '>', '{', '<tool', '_call', '</tool_call>'), maxLength: 6 })
+const calls = fc.array(
+  fc.record({ name: fc.stringMatching(/^[a-z_]{1,8}$/), arguments: argumentsText }, { noNullPrototype: true }),
+  { maxLength: 3 },
+)
+const content = fc.string(
+  { unit: fc.constantFrom('a', ' ', '\n', '<', '>', '{', '<tool', '_call', '</tool_call>'), maxLength: 6 },
+)
   .filter((text) => !text.includes('<tool_call>'))
 
 /** Texts that are often nearly calls. */
 const nearly = fc.array(fc.constantFrom(
-  '<tool_call>', '</tool_call>', '\n', ' ', '{"name": "f", "arguments": {"a": 1}}', '{"name": "f", "arguments": ', '{"a": "}"}', '}',
-  '{"arguments": {}, "name": "g"}', '{"name": "f"}', '<tool', '"', 'x', '{', '{"name": "", "arguments": {}}', '{"name": 1, "arguments": {}}',
+  '<tool_call>', '</tool_call>', '\n', ' ', '{"name": "f", "arguments": {"a": 1}}', '{"name": "f", "arguments": ',
+  '{"a": "}"}', '}', '{"arguments": {}, "name": "g"}', '{"name": "f"}', '<tool', '"', 'x', '{',
+  '{"name": "", "arguments": {}}', '{"name": 1, "arguments": {}}',
 ), { maxLength: 10 }).map((parts) => parts.join(''))
 
 const cutsOf = fc.array(fc.nat(120), { maxLength: 12 })
@@ -63,18 +69,20 @@ describe('tool calls in text', () => {
   })
 
   test('what is shown depends on the text alone, whatever its pieces', () => {
-    fc.assert(fc.property(fc.oneof(nearly, fc.tuple(content, calls).map(([a, b]) => callsText(a, b))), fc.boolean(), cutsOf,
-      (text, streamed, cuts) => {
-        const once = parse(text, streamed)
-        const pieces = parse(text, streamed, cuts)
-        assert.deepEqual(pieces.message, once.message)
-        assert.deepEqual(assembled(pieces.parts), once.message)
-        assert.deepEqual(assembled(once.parts), once.message)
-      }), { numRuns: 3_000 })
+    const texts = fc.oneof(nearly, fc.tuple(content, calls).map(([a, b]) => callsText(a, b)))
+    fc.assert(fc.property(texts, fc.boolean(), cutsOf, (text, streamed, cuts) => {
+      const once = parse(text, streamed)
+      const pieces = parse(text, streamed, cuts)
+      assert.deepEqual(pieces.message, once.message)
+      assert.deepEqual(assembled(pieces.parts), once.message)
+      assert.deepEqual(assembled(once.parts), once.message)
+    }), { numRuns: 3_000 })
   })
 
   test('at every cut of a text, what was shown is a beginning of what will be', () => {
-    const text = callsText('I look.', [{ name: 'find', arguments: '{"q": "a </tool_call> \\"b\\""}' }, { name: 'g', arguments: '{}' }])
+    const text = callsText(
+      'I look.', [{ name: 'find', arguments: '{"q": "a </tool_call> \\"b\\""}' }, { name: 'g', arguments: '{}' }],
+    )
     const end = parse(text, true).message
     for (let cut = 0; cut <= text.length; cut++) {
       const parser = new ToolCallParser(true)
@@ -89,9 +97,12 @@ describe('tool calls in text', () => {
 
   test('what is not a call stays text, every character of it', () => {
     for (const text of [
-      '<tool_call>', '<tool_call>x</tool_call>', '<tool_call>\n{"name": "f"}\n</tool_call>', '<tool_call>{"name": "f", "arguments": [1]}</tool_call>',
-      '<tool_call>\n{"name": "f", "arguments": {"a": tru}}\n</tool_call>', 'a\n<tool_call>\n{"name": "f", "arguments": {}} and more',
-      '<tool_call>\n{"name": 1, "arguments": {}}\n</tool_call>', '\n<tool_ca', '</tool_call>', '<tool_call>{"name": "f", "argum',
+      '<tool_call>', '<tool_call>x</tool_call>', '<tool_call>\n{"name": "f"}\n</tool_call>',
+      '<tool_call>{"name": "f", "arguments": [1]}</tool_call>',
+      '<tool_call>\n{"name": "f", "arguments": {"a": tru}}\n</tool_call>',
+      'a\n<tool_call>\n{"name": "f", "arguments": {}} and more',
+      '<tool_call>\n{"name": 1, "arguments": {}}\n</tool_call>', '\n<tool_ca', '</tool_call>',
+      '<tool_call>{"name": "f", "argum',
       '<tool_call>{"name": "f", "name": "g", "arguments": {}}</tool_call>',
     ]) {
       assert.deepEqual(parse(text).message, { content: text, toolCalls: [] }, text)
@@ -100,12 +111,17 @@ describe('tool calls in text', () => {
 
   test('a call inside what is not a call is found', () => {
     const call = '<tool_call>{"name": "f", "arguments": {}}</tool_call>'
-    assert.deepEqual(parse(`<tool_call>no ${call}`).message, { content: '<tool_call>no ', toolCalls: [{ name: 'f', arguments: '{}' }] })
+    assert.deepEqual(
+      parse(`<tool_call>no ${call}`).message,
+      { content: '<tool_call>no ', toolCalls: [{ name: 'f', arguments: '{}' }] },
+    )
   })
 
   test('the end stands for a closing tag, and members may come in any order', () => {
     const toolCalls = [{ name: 'f', arguments: '{"a":1}' }]
-    assert.deepEqual(parse('<tool_call> {"arguments":{"a":1}, "id": 7, "name":"f"}\n</tool').message, { content: '', toolCalls })
+    assert.deepEqual(
+      parse('<tool_call> {"arguments":{"a":1}, "id": 7, "name":"f"}\n</tool').message, { content: '', toolCalls },
+    )
   })
 
   test('text after a call is text, space after it is not', () => {

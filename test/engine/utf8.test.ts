@@ -6,7 +6,10 @@ import { Utf8Decoder } from '../../src/engine/utf8.ts'
 /** Bytes that are often nearly right. */
 const someBytes = fc.array(fc.oneof(
   fc.string({ unit: 'grapheme', maxLength: 3 }).map((text) => [...Buffer.from(text)]),
-  fc.array(fc.constantFrom(0xc0, 0xc2, 0xe0, 0xe2, 0xed, 0xf0, 0xf4, 0xf5, 0x80, 0x82, 0x9f, 0xa0, 0xbf, 0x41), { maxLength: 4 }),
+  fc.array(
+    fc.constantFrom(0xc0, 0xc2, 0xe0, 0xe2, 0xed, 0xf0, 0xf4, 0xf5, 0x80, 0x82, 0x9f, 0xa0, 0xbf, 0x41),
+    { maxLength: 4 },
+  ),
 ), { maxLength: 12 }).map((parts) => Uint8Array.from(parts.flat()))
 
 const whole = (bytes: Uint8Array): string => new TextDecoder('utf-8', { ignoreBOM: true }).decode(bytes)

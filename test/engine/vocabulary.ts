@@ -5,7 +5,8 @@
 import type { Tokenizer } from '../../src/engine/token-record.ts'
 
 const PIECES = [
-  'he', 'll', 'hello', ' wor', 'ld', 'the', ' the', 'ab', 'abc', 'bc', 'cd', '\n<', '<|', '|>', 'tool', '<tool', '_call>',
+  'he', 'll', 'hello', ' wor', 'ld', 'the', ' the', 'ab', 'abc', 'bc', 'cd', '\n<', '<|', '|>', 'tool', '<tool',
+  '_call>',
   '{"', '": ', '", "', '"}', '}\n', 'éé', 'user', 'assistant', 'system', 'im_', 'start', 'end',
 ]
 const CONTROL = ['<|im_start|>', '<|im_end|>', '<|eot|>', '<|x|>', '<|odd|>']

@@ -11,14 +11,20 @@ export function jsonText(value: unknown): string {
   return JSON.stringify(value) ?? 'null'
 }
 
+/** Nothing deeper is called equal. */
+const DEPTH_MAX = 256
+
 /** Equal as JSON: the order of members and the space between tokens do not count. */
-export function jsonEqual(a: unknown, b: unknown): boolean {
+export function jsonEqual(a: unknown, b: unknown, depth = 0): boolean {
   if (a === b) return true
+  if (depth > DEPTH_MAX) return false
   if (typeof a !== 'object' || typeof b !== 'object' || a === null || b === null) return false
   if (Array.isArray(a) || Array.isArray(b)) {
-    return Array.isArray(a) && Array.isArray(b) && a.length === b.length && a.every((item, i) => jsonEqual(item, b[i]))
+    return Array.isArray(a) && Array.isArray(b) && a.length === b.length
+      && a.every((item, i) => jsonEqual(item, b[i], depth + 1))
   }
   const left = Object.entries(a)
   const right = new Map<string, unknown>(Object.entries(b))
-  return left.length === right.size && left.every(([key, value]) => right.has(key) && jsonEqual(value, right.get(key)))
+  return left.length === right.size
+    && left.every(([key, value]) => right.has(key) && jsonEqual(value, right.get(key), depth + 1))
 }

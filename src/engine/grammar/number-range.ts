@@ -30,12 +30,12 @@ export function integersBetween({ low, high, lowExclusive, highExclusive }: Boun
 export function numbersBetween({ low, high, lowExclusive, highExclusive }: Bounds, frac: string): string | null {
   const sides: string[] = []
   if (low === null || low < 0) {
-    const near = high !== null && high < 0 ? { at: -high, exclusive: highExclusive } : { at: 0, exclusive: high === 0 && highExclusive }
+    const near = high === null || high > 0 ? FROM_ZERO : { at: Math.abs(high), exclusive: highExclusive }
     const side = oneSide(near, low === null ? null : { at: -low, exclusive: lowExclusive }, frac)
     if (side !== null) sides.push(`"-" (${side})`)
   }
   if (high === null || high >= 0) {
-    const near = low !== null && low > 0 ? { at: low, exclusive: lowExclusive } : { at: 0, exclusive: low === 0 && lowExclusive }
+    const near = low === null || low < 0 ? FROM_ZERO : { at: low, exclusive: lowExclusive }
     const side = oneSide(near, high === null ? null : { at: high, exclusive: highExclusive }, frac)
     if (side !== null) sides.push(side)
   }
@@ -43,6 +43,8 @@ export function numbersBetween({ low, high, lowExclusive, highExclusive }: Bound
 }
 
 interface End { readonly at: number; readonly exclusive: boolean }
+
+const FROM_ZERO: End = { at: 0, exclusive: false }
 
 /** Numbers without a sign from `near` to `far`. */
 function oneSide(near: End, far: End | null, frac: string): string | null {

@@ -49,7 +49,9 @@ export class SchemaRules {
       const bare = Object.keys(this.#root).length === 0
       return this.#object(bare ? { type: 'object' } : this.#root, place)
     }
-    if (types.some((type) => type !== 'object')) throw new SchemaError(path, 'the arguments of a tool must be an object')
+    if (types.some((type) => type !== 'object')) {
+      throw new SchemaError(path, 'the arguments of a tool must be an object')
+    }
     return this.#schema(this.#root, place)
   }
 
@@ -133,7 +135,9 @@ export class SchemaRules {
   }
 
   #only(parts: unknown, place: Place): string {
-    if (!Array.isArray(parts) || parts.length !== 1) throw new SchemaError(place.path, '"allOf" of more than one cannot be enforced')
+    if (!Array.isArray(parts) || parts.length !== 1) {
+      throw new SchemaError(place.path, '"allOf" of more than one cannot be enforced')
+    }
     return this.#schema(parts[0], { ...place, path: `${place.path}.allOf[0]`, depth: place.depth + 1 })
   }
 
@@ -146,7 +150,9 @@ export class SchemaRules {
     const required = requiredOf(schema, path)
     const names = Object.keys(properties)
     const missing = required.find((name) => !names.includes(name))
-    if (missing !== undefined) throw new SchemaError(path, `"required" names ${JSON.stringify(missing)}, which is no property`)
+    if (missing !== undefined) {
+      throw new SchemaError(path, `"required" names ${JSON.stringify(missing)}, which is no property`)
+    }
     const additional = schema['additionalProperties'] ?? false
     if (names.length === 0) return this.#free(additional, place)
     const members = names.map((name) => ({
@@ -164,7 +170,8 @@ export class SchemaRules {
     const tails: string[] = Array<string>(members.length + 1).fill('')
     for (let i = members.length - 1; i > 0; i--) {
       const { text, required } = members[i] ?? { text: '', required: true }
-      tails[i] = this.#rules.add(`${required ? `", " ${text}` : `(", " ${text})?`} ${tails[i + 1] ?? ''}`.trimEnd(), path)
+      const member = required ? `", " ${text}` : `(", " ${text})?`
+      tails[i] = this.#rules.add(`${member} ${tails[i + 1] ?? ''}`.trimEnd(), path)
     }
     const first = members.findIndex((member) => member.required)
     const starts = members.slice(0, first === -1 ? members.length : first + 1)
@@ -212,7 +219,9 @@ export class SchemaRules {
     const bounds = boundsOf(schema, path)
     if (bounds.low === null && bounds.high === null) return this.#rules.basic(type)
     const broken = [bounds.low, bounds.high].some((bound) => bound !== null && !Number.isInteger(bound))
-    if (type === 'number' && broken) throw new SchemaError(path, 'bounds of a number that are no integers cannot be enforced')
+    if (type === 'number' && broken) {
+      throw new SchemaError(path, 'bounds of a number that are no integers cannot be enforced')
+    }
     const made = type === 'integer' ? integersBetween(bounds) : numbersBetween(bounds, this.#rules.basic('frac'))
     if (made === null) throw new SchemaError(path, 'no number lies between the bounds')
     return this.#rules.add(made, path)

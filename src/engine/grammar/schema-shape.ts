@@ -31,29 +31,35 @@ const WITH_TYPE = ['enum', 'anyOf', 'oneOf']
 
 /** Throws where a keyword cannot be enforced, or not beside the others. */
 export function checkKeywords(schema: Schema, path: string): void {
-  const present = Object.keys(schema).filter((keyword) => schema[keyword] !== undefined && !ANNOTATIONS.has(keyword))
+  const present = Object.keys(schema).filter((keyword) =>
+    schema[keyword] !== undefined && !ANNOTATIONS.has(keyword) && !keyword.startsWith('x-'))
   for (const keyword of present) {
-    if (keyword === 'type' || Object.hasOwn(BY_TYPE, keyword) || ALONE.includes(keyword) || keyword.startsWith('x-')) continue
+    if (keyword === 'type' || Object.hasOwn(BY_TYPE, keyword) || ALONE.includes(keyword)) continue
     if (keyword === 'propertyNames' && jsonText(schema[keyword]) === '{"type": "string"}') continue
     throw new SchemaError(path, `"${keyword}" cannot be enforced`)
   }
   const alone = present.find((keyword) => ALONE.includes(keyword))
   const others = present.filter((keyword) =>
-    keyword !== alone && !keyword.startsWith('x-') && !(keyword === 'type' && WITH_TYPE.includes(alone ?? '')))
+    keyword !== alone && !(keyword === 'type' && WITH_TYPE.includes(alone ?? '')))
   if (alone !== undefined && others.length > 0 && !(alone === 'const' && constFits(schema, others))) {
     throw new SchemaError(path, `"${alone}" beside "${others[0]}" cannot be enforced`)
   }
   const unknown = namedTypes(schema).find((name) => !TYPES.some((type) => type === name))
   if (unknown !== undefined) throw new SchemaError(path, `"type" ${JSON.stringify(unknown)} is no type`)
-  if (schema['uniqueItems'] !== undefined && schema['uniqueItems'] !== false) throw new SchemaError(path, '"uniqueItems" cannot be enforced')
+  if (schema['uniqueItems'] !== undefined && schema['uniqueItems'] !== false) {
+    throw new SchemaError(path, '"uniqueItems" cannot be enforced')
+  }
   if (schema['multipleOf'] !== undefined && !(schema['multipleOf'] === 1 && schema['type'] === 'integer')) {
     throw new SchemaError(path, '"multipleOf" cannot be enforced')
   }
 }
 
 /** A constant beside its own type says nothing more. */
-const constFits = (schema: Schema, others: readonly string[]): boolean =>
-  others.length === 1 && others[0] === 'type' && typesOf({ type: schema['type'] }, schema)?.includes(typeOf(schema['const'])) === true
+function constFits(schema: Schema, others: readonly string[]): boolean {
+  const type = typeOf(schema['const'])
+  const fits = namedTypes(schema).some((name) => name === type || (name === 'number' && type === 'integer'))
+  return others.length === 1 && others[0] === 'type' && fits
+}
 
 /** Null: any. Follows references; the types of a combination are those of its branches. */
 export function typesOf(schema: Schema, root: Schema, seen: ReadonlySet<string> = new Set()): Type[] | null {
@@ -71,7 +77,8 @@ export function typesOf(schema: Schema, root: Schema, seen: ReadonlySet<string> 
   if (Array.isArray(schema['enum'])) return [...new Set(schema['enum'].map(typeOf))]
   const branches = schema['anyOf'] ?? schema['oneOf'] ?? schema['allOf']
   if (Array.isArray(branches)) return unionOf(branches, root, seen)
-  const implied = TYPES.filter((known) => Object.keys(schema).some((keyword) => schema[keyword] !== undefined && BY_TYPE[keyword] === known))
+  const present = Object.keys(schema).filter((keyword) => schema[keyword] !== undefined)
+  const implied = TYPES.filter((known) => present.some((keyword) => BY_TYPE[keyword] === known))
   return implied.length === 0 ? null : implied
 }
 
@@ -109,12 +116,21 @@ export function resolved(root: Schema, target: string, path: string): unknown {
 
 function lookUp(root: Schema, target: string): unknown {
   const steps = target.replace(/^#\/?/, '').split('/').filter((step) => step !== '')
-  let at: unknown = root
-  for (const step of steps) {
-    const name = decodeURIComponent(step).replaceAll('~1', '/').replaceAll('~0', '~')
-    at = typeof at === 'object' && at !== null && Object.hasOwn(at, name) ? (at as Record<string, unknown>)[name] : undefined
+  return steps.reduce<unknown>((at, step) => {
+    const name = unescaped(step).replaceAll('~1', '/').replaceAll('~0', '~')
+    if (typeof at !== 'object' || at === null || !Object.hasOwn(at, name)) return undefined
+    return (at as Record<string, unknown>)[name]
+  }, root)
+}
+
+function unescaped(step: string): string {
+  try {
+    return decodeURIComponent(step)
+  } catch (error) {
+    // What is no escape stands for itself.
+    if (error instanceof URIError) return step
+    throw error
   }
-  return at
 }
 
 // ---------------------------------------------------------------- oneOf
@@ -146,7 +162,9 @@ function typesOrNull(schema: Schema, root: Schema): Type[] | null {
   return types !== null && schema['nullable'] === true ? [...types, 'null'] : types
 }
 
-const sameKind = (a: Type, b: Type): boolean => a === b || [a, b].every((type) => type === 'number' || type === 'integer')
+const sameKind = (a: Type, b: Type): boolean => a === b || (isNumeric(a) && isNumeric(b))
+
+const isNumeric = (type: Type): boolean => type === 'number' || type === 'integer'
 
 function followed(schema: unknown, root: Schema): Schema | null {
   let at = schema

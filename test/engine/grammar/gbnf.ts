@@ -55,7 +55,8 @@ export class Gbnf {
         return
       case 'any': {
         const lengths = node.of.map((part) => this.#length(part))
-        const open = depth > 0 ? node.of.filter((_, i) => lengths[i] !== MANY) : node.of.filter((_, i) => lengths[i] === Math.min(...lengths))
+        const least = Math.min(...lengths)
+        const open = node.of.filter((_, i) => depth > 0 ? lengths[i] !== MANY : lengths[i] === least)
         const chosen = open[pick(open.length)]
         if (chosen !== undefined) this.#draw(chosen, pick, depth, out)
         return
@@ -78,10 +79,14 @@ export class Gbnf {
 
   #ends(node: Node, text: readonly number[], at: number, memo: Map<string, Set<number>>): Set<number> {
     switch (node.kind) {
-      case 'text': return node.points.every((point, i) => text[at + i] === point) ? new Set([at + node.points.length]) : new Set()
+      case 'text': {
+        const found = node.points.every((point, i) => text[at + i] === point)
+        return new Set(found ? [at + node.points.length] : [])
+      }
       case 'range': {
         const point = text[at]
-        return point !== undefined && node.ranges.some(([low, high]) => low <= point && point <= high) ? new Set([at + 1]) : new Set()
+        const found = point !== undefined && node.ranges.some(([low, high]) => low <= point && point <= high)
+        return new Set(found ? [at + 1] : [])
       }
       case 'any': return new Set(node.of.flatMap((part) => [...this.#ends(part, text, at, memo)]))
       case 'all': return node.of.reduce(
@@ -98,7 +103,9 @@ export class Gbnf {
     }
   }
 
-  #repeats(node: Node & { kind: 'repeat' }, text: readonly number[], at: number, memo: Map<string, Set<number>>): Set<number> {
+  #repeats(
+    node: Node & { kind: 'repeat' }, text: readonly number[], at: number, memo: Map<string, Set<number>>,
+  ): Set<number> {
     const ends = new Set(node.least === 0 ? [at] : [])
     let now = new Set([at])
     const seen = new Set<number>()

@@ -12,8 +12,12 @@ const text = (minLength: number, maxLength: number): fc.Arbitrary<string> =>
 
 /** Numbers of few digits: more than a double's are not held. */
 const anyValue: fc.Arbitrary<unknown> = fc.letrec<{ value: unknown }>((tie) => ({
-  value: fc.oneof({ depthSize: 'small' }, fc.constant(null), fc.boolean(), fc.integer(), fc.constantFrom(1.5, -0.25, 1e21, 2.5e-7), text(0, 4),
-    fc.array(tie('value'), { maxLength: 3 }), fc.dictionary(text(0, 3), tie('value'), { maxKeys: 3, noNullPrototype: true })),
+  value: fc.oneof(
+    { depthSize: 'small' },
+    fc.constant(null), fc.boolean(), fc.integer(), fc.constantFrom(1.5, -0.25, 1e21, 2.5e-7), text(0, 4),
+    fc.array(tie('value'), { maxLength: 3 }),
+    fc.dictionary(text(0, 3), tie('value'), { maxKeys: 3, noNullPrototype: true }),
+  ),
 })).value
 
 const key = fc.string({ unit: fc.constantFrom('a', 'b', '"', '\\', 'é', ' ', '\n'), minLength: 1, maxLength: 3 })
@@ -25,7 +29,10 @@ const leaf: fc.Arbitrary<Sample> = fc.oneof(
   fc.constant({ schema: { type: 'integer' }, value: fc.integer() }),
   bounded('integer'),
   bounded('number'),
-  fc.constant({ schema: { type: 'number' }, value: fc.oneof(fc.integer(), fc.integer({ min: -99999, max: 99999 }).map((n) => n / 1000)) }),
+  fc.constant({
+    schema: { type: 'number' },
+    value: fc.oneof(fc.integer(), fc.integer({ min: -99999, max: 99999 }).map((n) => n / 1000)),
+  }),
   fc.constant({ schema: { type: 'boolean' }, value: fc.boolean() }),
   fc.constant({ schema: { type: ['string', 'null'] }, value: fc.option(text(0, 3)) }),
   fc.constant({ schema: { type: 'integer', nullable: true }, value: fc.option(fc.integer()) }),
@@ -37,7 +44,8 @@ const leaf: fc.Arbitrary<Sample> = fc.oneof(
 
 function bounded(type: 'integer' | 'number'): fc.Arbitrary<Sample> {
   const bound = fc.oneof(fc.integer({ min: -20, max: 20 }), fc.integer({ min: -99_999, max: 99_999 }))
-  return fc.tuple(bound, fc.nat(3000), fc.constantFrom('both', 'low', 'high', 'exclusive')).map(([low, more, sides]) => {
+  const side = fc.constantFrom('both', 'low', 'high', 'exclusive')
+  return fc.tuple(bound, fc.nat(3000), side).map(([low, more, sides]) => {
     const high = low + 2 + more
     const bounds = {
       both: { minimum: low, maximum: high }, low: { minimum: low }, high: { maximum: high },
@@ -47,7 +55,9 @@ function bounded(type: 'integer' | 'number'): fc.Arbitrary<Sample> {
     const ends = sides === 'both' ? fc.constantFrom(low, high) : inside
     const broken = fc.tuple(inside, fc.nat(999)).map(([whole, part]) => whole + (whole < 0 ? -part : part) / 1000)
       .filter((value) => low < value && value < high)
-    return { schema: { type, ...bounds }, value: type === 'integer' ? fc.oneof(inside, ends) : fc.oneof(inside, ends, broken) }
+    return {
+      schema: { type, ...bounds }, value: type === 'integer' ? fc.oneof(inside, ends) : fc.oneof(inside, ends, broken),
+    }
   })
 }
 
@@ -58,7 +68,9 @@ function sample(depth: number): fc.Arbitrary<Sample> {
 }
 
 export function objectSample(depth: number): fc.Arbitrary<Sample> {
-  const members = fc.uniqueArray(fc.tuple(key, sample(depth - 1), fc.boolean()), { selector: ([name]) => name, maxLength: 4 })
+  const members = fc.uniqueArray(
+    fc.tuple(key, sample(depth - 1), fc.boolean()), { selector: ([name]) => name, maxLength: 4 },
+  )
   return members.map((all) => ({
     schema: {
       type: 'object',
@@ -90,7 +102,8 @@ export function isValid(value: unknown, schema: Schema): boolean {
   if (Array.isArray(schema['enum'])) return schema['enum'].some((one) => jsonEqual(value, one))
   if (Array.isArray(schema['anyOf'])) return schema['anyOf'].some((one: Schema) => isValid(value, one))
   const types = type === undefined ? null : Array.isArray(type) ? type : [type]
-  return (types === null || types.some((one) => isOf(value, one))) && sizesHold(value, schema) && partsHold(value, schema)
+  const fits = types === null || types.some((one) => isOf(value, one))
+  return fits && sizesHold(value, schema) && partsHold(value, schema)
 }
 
 function isOf(value: unknown, type: unknown): boolean {
@@ -117,5 +130,5 @@ function partsHold(value: unknown, schema: Schema): boolean {
   const properties = new Map(Object.entries(schema['properties'] as Record<string, Schema>))
   const required = schema['required'] as string[] | undefined ?? []
   return required.every((name) => Object.hasOwn(value, name))
-    && Object.entries(value).every(([name, member]) => properties.has(name) && isValid(member, properties.get(name) ?? {}))
+    && Object.entries(value).every(([name, member]) => isValid(member, properties.get(name) ?? { type: [] }))
 }

@@ -14,7 +14,8 @@ const tool = (parameters: Record<string, unknown>, name = 'f') => ({ name, descr
 
 const grammarOf = (parameters: Record<string, unknown>): Gbnf => new Gbnf(toolCallGrammar([tool(parameters)]))
 
-const accepts = (grammar: Gbnf, given: string): boolean => grammar.matches(callsText('', [{ name: 'f', arguments: given }]))
+const accepts = (grammar: Gbnf, given: string): boolean =>
+  grammar.matches(callsText('', [{ name: 'f', arguments: given }]))
 
 /** A schema of one member, for what a value may be. */
 const holds = (schema: unknown, value: string): boolean =>
@@ -67,7 +68,9 @@ describe('the grammar of a forced call', () => {
   test('there is no free space', () => {
     const grammar = grammarOf({ type: 'object', properties: { a: { type: 'array', items: { type: 'integer' } } } })
     assert(accepts(grammar, '{"a": [1, 2]}'))
-    for (const other of ['{ "a": [1, 2]}', '{"a":[1, 2]}', '{"a": [1,2]}', '{"a": [1, 2] }', '{"a": [ ]}']) assert(!accepts(grammar, other), other)
+    for (const other of ['{ "a": [1, 2]}', '{"a":[1, 2]}', '{"a": [1,2]}', '{"a": [1, 2] }', '{"a": [ ]}']) {
+      assert(!accepts(grammar, other), other)
+    }
   })
 
   test('members come in order, and only the optional ones may be missing', () => {
@@ -76,7 +79,8 @@ describe('the grammar of a forced call', () => {
     for (const required of ['', 'a', 'b', 'c', 'ac', 'abc']) {
       const grammar = grammarOf({ type: 'object', properties, required: [...required] })
       for (const names of ['', 'a', 'b', 'c', 'ab', 'ac', 'bc', 'abc']) {
-        assert.equal(accepts(grammar, given(names)), [...required].every((name) => names.includes(name)), `${names} of ${required}`)
+        const complete = [...required].every((name) => names.includes(name))
+        assert.equal(accepts(grammar, given(names)), complete, `${names} of ${required}`)
       }
       assert(!accepts(grammar, given('ba')) && !accepts(grammar, given('aa')))
     }
@@ -89,10 +93,12 @@ describe('the grammar of a forced call', () => {
     for (const [minimum, maximum] of cases) {
       for (let n = minimum - 120; n <= maximum + 120; n++) {
         const inside = minimum <= n && n <= maximum
-        assert.equal(holds({ type: 'integer', minimum, maximum }, String(n)), inside, `${n} in ${minimum} to ${maximum}`)
+        const range = `${n} in ${minimum} to ${maximum}`
+        assert.equal(holds({ type: 'integer', minimum, maximum }, String(n)), inside, range)
         const between = minimum < n && n < maximum
         if (maximum - minimum > 1) {
-          assert.equal(holds({ type: 'number', exclusiveMinimum: minimum, exclusiveMaximum: maximum }, String(n)), between, `${n} between`)
+          const open = { type: 'number', exclusiveMinimum: minimum, exclusiveMaximum: maximum }
+          assert.equal(holds(open, String(n)), between, range)
         }
       }
     }
@@ -110,25 +116,41 @@ describe('the grammar of a forced call', () => {
 
   test('numbers have one sane form', () => {
     for (const ok of ['0', '-1', '12.5', '1e9', '1e+21', '1.5E-7']) assert(holds({ type: 'number' }, ok), ok)
-    for (const bad of ['00', '+1', '1e999', '1.', '-', '1e', '1234567890123456']) assert(!holds({ type: 'number' }, bad), bad)
+    for (const bad of ['00', '+1', '1e999', '1.', '-', '1e', '1234567890123456']) {
+      assert(!holds({ type: 'number' }, bad), bad)
+    }
     for (const bad of ['1.0', '1e3', '-0', '01']) assert(!holds({ type: 'integer' }, bad), bad)
-    assert(holds({ type: 'integer', minimum: Number.MIN_SAFE_INTEGER, maximum: Number.MAX_SAFE_INTEGER }, '-123456789012345'))
+    const safe = { type: 'integer', minimum: Number.MIN_SAFE_INTEGER, maximum: Number.MAX_SAFE_INTEGER }
+    assert(holds(safe, '-123456789012345'))
   })
 
   test('strings are strict JSON, and each character counts once', () => {
-    for (const ok of ['"é🎭"', '"a\\n\\"\\\\"', '"\\u00e9"', '"\\uD7FF"', '""']) assert(holds({ type: 'string' }, ok), ok)
-    for (const bad of ['"\n"', '"\\x"', '"\\ud83d"', '"a', '"\u007f"', '"\ud800"']) assert(!holds({ type: 'string' }, bad), bad)
+    for (const ok of ['"é🎭"', '"a\\n\\"\\\\"', '"\\u00e9"', '"\\uD7FF"', '""']) {
+      assert(holds({ type: 'string' }, ok), ok)
+    }
+    for (const bad of ['"\n"', '"\\x"', '"\\ud83d"', '"a', '"\u007f"', '"\ud800"']) {
+      assert(!holds({ type: 'string' }, bad), bad)
+    }
     const two = { type: 'string', minLength: 2, maxLength: 2 }
     assert(holds(two, '"🎭🎭"') && holds(two, '"\\u00e9\\n"') && !holds(two, '"🎭"') && !holds(two, '"abc"'))
   })
 
   test('formats are held', () => {
-    const of = (format: string, value: string): boolean => holds({ type: 'string', format }, `"${value}"`)
-    assert(of('date', '2024-02-29') && of('date', '2023-12-31') && !of('date', '2023-02-29') && !of('date', '2023-04-31') && !of('date', '23-1-1'))
-    assert(of('date-time', '2026-11-30T23:59:59.5Z') && of('date-time', '2026-11-30T00:00:00+01:30') && !of('date-time', '2026-11-30T24:00:00Z'))
-    assert(of('time', '09:30:00Z') && of('uuid', '123e4567-e89b-12d3-a456-426614174000') && !of('uuid', '123'))
-    assert(of('email', 'a.b+c@mail.example') && !of('email', 'a@b') && of('ipv4', '255.0.10.1') && !of('ipv4', '256.0.0.1'))
-    assert(of('uri', 'https://example.org:80/a?b=c') && !of('uri', 'no') && of('hostname', 'a-b.example') && !of('hostname', '-a.b'))
+    const good = {
+      'date': ['2024-02-29', '2023-12-31'], 'date-time': ['2026-11-30T23:59:59.5Z', '2026-11-30T00:00:00+01:30'],
+      'time': ['09:30:00Z'], 'uuid': ['123e4567-e89b-12d3-a456-426614174000'], 'email': ['a.b+c@mail.example'],
+      'ipv4': ['255.0.10.1'], 'uri': ['https://example.org:80/a?b=c'], 'hostname': ['a-b.example'],
+    }
+    const bad = {
+      'date': ['2023-02-29', '2023-04-31', '23-1-1'], 'time': ['9:30'],
+      'date-time': ['2026-11-30T24:00:00Z', '2026-11-30'],
+      'uuid': ['123'], 'email': ['a@b', '@b.c'], 'ipv4': ['256.0.0.1'], 'uri': ['no'], 'hostname': ['-a.b'],
+    }
+    for (const [cases, held] of [[good, true], [bad, false]] as const) {
+      for (const [format, values] of Object.entries(cases)) {
+        for (const value of values) assert.equal(holds({ type: 'string', format }, `"${value}"`), held, value)
+      }
+    }
   })
 
   test('free members and any value are there where the schema asks for them', () => {
@@ -140,16 +162,21 @@ describe('the grammar of a forced call', () => {
   })
 
   test('references are followed, recursion included', () => {
-    const tree = { type: 'object', properties: { n: { type: 'integer' }, kids: { type: 'array', items: { $ref: '#/$defs/tree' } } }, required: ['n'] }
-    const grammar = grammarOf({ type: 'object', properties: { t: { $ref: '#/$defs/tree' }, u: { $ref: '#/$defs/tree' } }, $defs: { tree } })
+    const again = { $ref: '#/$defs/tree' }
+    const kids = { type: 'array', items: again }
+    const tree = { type: 'object', properties: { n: { type: 'integer' }, kids }, required: ['n'] }
+    const grammar = grammarOf({ type: 'object', properties: { t: again, u: again }, $defs: { tree } })
     assert(accepts(grammar, '{"t": {"n": 1, "kids": [{"n": 2}, {"n": 3, "kids": []}]}, "u": {"n": 4}}'))
     assert(!accepts(grammar, '{"t": {"n": 1, "kids": [{"kids": []}]}}'))
-    assert(accepts(grammarOf({ type: 'object', properties: { 'a/b': { type: 'null' }, c: { $ref: '#/properties/a~1b' } } }), '{"c": null}'))
+    const escaped = { 'a/b': { type: 'null' }, c: { $ref: '#/properties/a~1b' } }
+    assert(accepts(grammarOf({ type: 'object', properties: escaped }), '{"c": null}'))
   })
 
   test('branches of oneOf that exclude each other are alternatives', () => {
-    const tagged = (kind: string, extra: string) =>
-      ({ type: 'object', properties: { kind: { const: kind }, [extra]: { type: 'integer' } }, required: ['kind', extra] })
+    const tagged = (kind: string, extra: string) => {
+      const properties = { kind: { const: kind }, [extra]: { type: 'integer' } }
+      return { type: 'object', properties, required: ['kind', extra] }
+    }
     assert(holds({ oneOf: [tagged('a', 'x'), tagged('b', 'x')] }, '{"kind": "b", "x": 1}'))
     assert(holds({ oneOf: [{ type: 'string' }, { type: 'integer' }, { type: 'null' }] }, 'null'))
     const needs = (name: string) => ({ type: 'object', properties: { [name]: { type: 'null' } }, required: [name] })
@@ -179,7 +206,8 @@ describe('the grammar of a forced call', () => {
     refuses({ $ref: 'http://example.org/x' }, /leads out of the schema/)
     refuses({ $ref: '#/properties/v' }, /leads to itself/, 'f.v.$ref')
     refuses({ type: 'string', enum: [1] }, /no value of the type/)
-    assert.throws(() => grammarOf({ type: 'object', properties: {}, required: ['x'] }), refusal('f', /"x", which is no property/))
+    const required = ['x']
+    assert.throws(() => grammarOf({ type: 'object', required }), refusal('f', /"x", which is no property/))
     assert.throws(() => grammarOf({ type: 'string' }), refusal('f', /must be an object/))
   })
 
@@ -191,6 +219,7 @@ describe('the grammar of a forced call', () => {
     assert.throws(() => grammarOf(deep), /nested deeper than/)
     const wide = Object.fromEntries(Array.from({ length: RULES_MAX + 1 }, (_, i) => [`p${i}`, { type: 'null' }]))
     assert.throws(() => grammarOf({ type: 'object', properties: wide }), /more than 4000 rules/)
-    assert.throws(() => grammarOf({ type: 'object', properties: { a: { enum: ['x'.repeat(GRAMMAR_CHARS_MAX)] } } }), /longer than/)
+    const long = { enum: ['x'.repeat(GRAMMAR_CHARS_MAX)] }
+    assert.throws(() => grammarOf({ type: 'object', properties: { long } }), /longer than/)
   })
 })
