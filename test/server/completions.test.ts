@@ -92,7 +92,9 @@ describe('a stream', () => {
     ])
     assert.equal(events[3].choices[0].finish_reason, 'tool_calls')
   })
+})
 
+describe('a stream of a call', () => {
   test('that waits gets comments, and its headers only when there is something to show', async (t) => {
     const app = appOf(t, fakeGateway((call) => {
       call.arrive()
@@ -208,7 +210,9 @@ describe('what the gateway is given', () => {
     const [plain, forged] = gateway.calls.map((call) => call.submission)
     assert.deepEqual({ ...forged }, { ...plain })
   })
+})
 
+describe('the digest, the credential and the resume', () => {
   test('has the same digest for the same words of the same program, and another for any other', async (t) => {
     const gateway = fakeGateway(answering('ok'))
     const app = appOf(t, gateway, { tenants: [tenantKey('a', 'key-of-a'), tenantKey('b', 'key-of-b')] })

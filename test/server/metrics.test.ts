@@ -68,7 +68,9 @@ describe('metrics', () => {
     assert.equal(text.split('\n').filter((line) => line.startsWith('entracte_results_ignored_total{')).length, 51)
     assert.equal(valueOf(text, 'entracte_results_ignored_total{input="progress",why="other"}'), 10)
   })
+})
 
+describe('metrics of what is there now', () => {
   test('read engines, tenants, programs and host memory from the live state', async (t) => {
     const gateway = fakeGateway()
     joinEngine(gateway)

@@ -51,7 +51,9 @@ describe('a program', () => {
       assert.deepEqual([reply.statusCode, reply.json().error.param], [400, field])
     }
   })
+})
 
+describe('a program that waits', () => {
   test('shows what it waits for, and names only programs of the same tenant as ahead of it', async (t) => {
     const gateway = fakeGateway()
     joinEngine(gateway)
@@ -102,7 +104,9 @@ describe('a program', () => {
     assert.deepEqual(service.useful, { residentUs: 5, workUs: 4 })
     assert.equal(states[0].thread, 'main')
   })
+})
 
+describe('an act on a program', () => {
   test('of another tenant, or of nobody, is as absent in every route', async (t) => {
     const app = appOf(t, fakeGateway(), { tenants })
     await ask(app, 'POST', '/v1/programs', 'key-of-a', { id: 'p' })

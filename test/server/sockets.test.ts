@@ -193,11 +193,11 @@ describe('the log', () => {
   })
 })
 
+const PARAMETERS = { type: 'object', properties: { query: { type: 'string' } }, required: ['query'] }
+
+const clientOf = (url: string, more: object = {}): OpenAI => new OpenAI({ baseURL: `${url}/v1`, apiKey: 'any', ...more })
+
 describe('the openai client', () => {
-  const PARAMETERS = { type: 'object', properties: { query: { type: 'string' } }, required: ['query'] }
-
-  const clientOf = (url: string, more: object = {}): OpenAI => new OpenAI({ baseURL: `${url}/v1`, apiKey: 'any', ...more })
-
   test('streams a loop of tool calls to its end', async (t) => {
     const gateway = fakeGateway((call) => {
       call.arrive()
@@ -249,7 +249,9 @@ describe('the openai client', () => {
     assert.deepEqual((await client.models.list()).data.map((model) => model.id), ['tiny'])
     assert.equal((await client.models.retrieve('tiny')).owned_by, 'entracte')
   })
+})
 
+describe('the openai client, when something fails,', () => {
   test('retries what may be retried and nothing else', async (t) => {
     const times: readonly [string, number][] = [['queue_full', 2], ['engine_unavailable', 2], ['stale_epoch', 1], ['duplicate_program', 1], ['attempts_exhausted', 1], ['unknown_model', 1]]
     for (const [code, tries] of times) {
