@@ -3,13 +3,15 @@
  * at run time may lie outside of what is published.
  */
 import assert from 'node:assert/strict'
-import { spawnSync } from 'node:child_process'
+import { spawn, spawnSync } from 'node:child_process'
+import { once } from 'node:events'
 import { existsSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { dirname, join } from 'node:path'
 import { after, describe, test } from 'node:test'
 
 const INSTALL_MS_MAX = 300_000
+const SERVE_MS_MAX = 60_000
 
 function packageRoot(): string {
   for (let at = import.meta.dirname; at !== dirname(at); at = dirname(at)) if (existsSync(join(at, 'tsconfig.json'))) return at
@@ -58,6 +60,22 @@ describe('the package', () => {
     const { checks } = JSON.parse(stdout) as { checks: { name: string; status: string; found: string }[] }
     const broken = checks.filter(({ name, status }) => status === 'fail' && /^(node|configuration|library|model|store)/.test(name))
     assert.deepEqual(broken, [])
+  })
+  test('serves there: model, libraries, store and sockets', async () => {
+    const entry = join('node_modules', 'entracte', 'dist', 'src', 'cli', 'main.js')
+    const env = { ...process.env, ENTRACTE_CACHE: join(folder, 'cache') }
+    const server = spawn(process.execPath, [entry, 'serve', '--model', 'tiny', '--port', '0', '--data', join(folder, 'data'), '--log-level', 'warn'], { cwd: folder, env, stdio: ['ignore', 'pipe', 'inherit'] })
+    try {
+      let said = ''
+      server.stdout.setEncoding('utf8').on('data', (text: string) => { said += text })
+      while (!said.includes('entracte programs')) await once(server.stdout, 'data', { signal: AbortSignal.timeout(SERVE_MS_MAX) })
+      const [, url = '', body = ''] = /curl (\S+) -H [^]* -d '(.+)'/.exec(said) ?? []
+      const answer = await fetch(url, { method: 'POST', headers: { 'content-type': 'application/json' }, body })
+      assert.equal(answer.status, 200, await answer.text())
+    } finally {
+      server.kill('SIGTERM')
+      if (server.exitCode === null) await once(server, 'exit')
+    }
   })
 })
 

@@ -1,9 +1,15 @@
 /** Owns `entracte serve`: reads the configuration, starts the server, says where it is, and stops it when told to. */
+import { setTimeout as sleep } from 'node:timers/promises'
 import { Command } from 'commander'
+import type { Server } from '../main.ts'
 import { note, ModelBar, print } from './terminal.ts'
 import { EXIT } from './failure.ts'
 import { wholeNumber, withConfig, type ConfigOptions } from './options.ts'
 import { packageVersion, settingsOf } from './settings.ts'
+
+/** Loading a large model from a slow disk takes a while. */
+const JOIN_MS_MAX = 60_000
+const POLL_MS = 50
 
 interface ServeOptions extends ConfigOptions { readonly host?: string; readonly port?: number; readonly logLevel?: string }
 
@@ -21,12 +27,12 @@ export const serveCommand = (): Command => withConfig(new Command('serve'))
     const bar = new ModelBar()
     const server = await start(config, { onModelProgress: bar.update }).finally(() => bar.end())
     const stopped = untilTold(() => server.close())
-    print(await greeting(server.url, config.tenants.length > 0))
+    const model = await Promise.race([firstModel(server, config.engines.length), stopped.then(() => null)])
+    print(greeting(server.url, model, config.tenants.length > 0))
     await stopped
   })
 
-async function greeting(url: string, needsKey: boolean): Promise<string> {
-  const model = needsKey ? null : await firstModel(url)
+function greeting(url: string, model: string | null, needsKey: boolean): string {
   const body = JSON.stringify({ model: model ?? 'MODEL', messages: [{ role: 'user', content: 'Say hello.' }], max_tokens: 32 })
   const key = needsKey ? " -H 'authorization: Bearer YOUR_KEY'" : ''
   return [
@@ -40,11 +46,18 @@ async function greeting(url: string, needsKey: boolean): Promise<string> {
   ].join('\n')
 }
 
-async function firstModel(url: string): Promise<string | null> {
-  const answer: unknown = await (await fetch(`${url}/v1/models`)).json()
-  if (typeof answer !== 'object' || answer === null || !('data' in answer) || !Array.isArray(answer.data)) return null
-  const [first] = answer.data as readonly { readonly id?: unknown }[]
-  return typeof first?.id === 'string' ? first.id : null
+/** The door opens at once and the engines join behind it; a curl line is of use when one has. */
+async function firstModel(server: Server, engines: number): Promise<string | null> {
+  const byMs = performance.now() + JOIN_MS_MAX
+  note(`the door is open at ${server.url}; waiting for ${engines === 1 ? 'the engine' : 'an engine'} to join`)
+  while (performance.now() < byMs) {
+    const joined = [...server.driver.core.engines.values()].find(({ stage }) => stage === 'joined')
+    const model = joined?.capabilities.models[0]
+    if (model !== undefined) return model
+    await sleep(POLL_MS)
+  }
+  note(`no engine has joined within ${JOIN_MS_MAX / 1_000} s: the log says why, and "entracte doctor" looks at what an engine needs`)
+  return null
 }
 
 /** Resolves once the first signal's `close` is done; a second signal ends the process. */

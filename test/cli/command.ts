@@ -2,7 +2,7 @@
 import { spawn } from 'node:child_process'
 import { join } from 'node:path'
 
-const MAIN = join(import.meta.dirname, '..', '..', 'src', 'cli', 'main.js')
+export const MAIN = join(import.meta.dirname, '..', '..', 'src', 'cli', 'main.js')
 
 export interface Ran { readonly code: number | null; readonly stdout: string; readonly stderr: string }
 
