@@ -66,7 +66,7 @@ export async function start(config: Config, hooks: StartHooks = {}): Promise<Ser
     )
     await driver.start()
     const app = buildApp({ gateway: driver, host: config.listen.host, tenants: config.tenants, limits: config.limits, metricsKey: config.metricsKey, log })
-    await app.listen(config.listen)
+    await app.listen({ ...config.listen })
     return { url: urlOf(app.server.address(), config.listen.host), driver, close: closer(app, driver, store) }
   } catch (error) {
     await driver?.stop()
@@ -101,10 +101,10 @@ async function engineOf(one: EngineConfig, config: Config, hooks: StartHooks): P
     case 'embedded': {
       const progress = hooks.onModelProgress
       const model = await resolveModel({ model: one.model, env: process.env, ...(progress === undefined ? {} : { onProgress: progress }) })
-      const { id, lanes, laneTokens, chunkTokens, flashAttention, library } = one
+      const { id, lanes, laneTokens, chunkTokens, flashAttention, extraBuffers, library } = one
       return new EmbeddedEngine({
-        id, lanes, laneTokens, chunkTokens, flashAttention, models: [model.name], modelPath: model.path, libraryDir: library,
-        threads: one.threads ?? availableParallelism(), extraBuffers: true, runtimeDir: config.dataDir,
+        id, lanes, laneTokens, chunkTokens, flashAttention, extraBuffers, models: [model.name], modelPath: model.path, libraryDir: library,
+        threads: one.threads ?? availableParallelism(), runtimeDir: config.dataDir,
         probeCachePath: join(config.dataDir, 'probes.json'),
       })
     }

@@ -30,7 +30,9 @@ export const segmentId = (raw: string): SegmentId => raw as SegmentId
 /** `raw` as the client wrote it; two tenants never share the result. */
 export const programId = (tenant: TenantId, raw: string): ProgramId => `${tenant}/${raw}` as ProgramId
 export const sessionId = (tenant: TenantId, raw: string): SessionId => `${tenant}/${raw}` as SessionId
-export const threadId = (program: ProgramId, raw: string): ThreadId => `${program}/${raw}` as ThreadId
+/** The last `/` ends the program's id, whatever `raw` holds. */
+export const threadId = (program: ProgramId, raw: string): ThreadId =>
+  `${program}/${raw.replaceAll('%', '%25').replaceAll('/', '%2F')}` as ThreadId
 
 /** An interrupt is the wait after one call, so the call names it. */
 export const interruptId = (call: CallId): InterruptId => `${call}.wait` as InterruptId
