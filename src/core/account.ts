@@ -43,5 +43,3 @@ export const wasted = (program: Ledger, attempt: Ledger): Ledger => ({
 
 /** What orders read: recomputing what we evicted ages nobody. */
 export const attainedUs = (ledger: Ledger): Us => ledger.useful.residentUs + ledger.retried.residentUs
-export const attainedWorkUs = (ledger: Ledger): Us => ledger.useful.workUs + ledger.retried.workUs
-export const totalWorkUs = (ledger: Ledger): Us => attainedWorkUs(ledger) + ledger.recomputed.workUs

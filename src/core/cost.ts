@@ -26,7 +26,7 @@ const nsToUs = (ns: number): Us => Math.round(ns / 1_000)
 /** Engine time is the unit: a microsecond of it costs one micro-unit. */
 const engineTime = (timeUs: Us): MicroCost => timeUs
 
-export const copyOutUs = (engine: Engine, tokens: Tokens): Us => nsToUs(tokens * engine.speeds.copyOutNsPerToken)
+const copyOutUs = (engine: Engine, tokens: Tokens): Us => nsToUs(tokens * engine.speeds.copyOutNsPerToken)
 export const copyInUs = (engine: Engine, tokens: Tokens): Us => nsToUs(tokens * engine.speeds.copyInNsPerToken)
 export const imageBytes = (engine: Engine, tokens: Tokens): Bytes => tokens * engine.capabilities.kvBytesPerToken
 

@@ -57,7 +57,7 @@ export interface DecisionLine {
   readonly waitUs: Us | null
 }
 
-export interface MoveLine {
+interface MoveLine {
   readonly atUs: Us
   readonly direction: 'offload' | 'onboard'
   readonly tokens: Tokens
@@ -68,7 +68,7 @@ export interface MoveLine {
   readonly why: string | null
 }
 
-export interface EventLine { readonly atUs: Us; readonly what: 'preempted' | 'retried' | 'discarded' | 'detached' | 'ignored'; readonly subject: string; readonly why: string }
+interface EventLine { readonly atUs: Us; readonly what: 'preempted' | 'retried' | 'discarded' | 'detached' | 'ignored'; readonly subject: string; readonly why: string }
 
 export type Waiting =
   | { readonly kind: 'queue'; readonly call: string; readonly sinceUs: Us; readonly queued: Queued | null }

@@ -88,7 +88,7 @@ export interface CancelProgram { readonly kind: 'cancelProgram'; readonly tenant
 export interface HangUp { readonly kind: 'hangUp'; readonly call: CallId }
 
 /** Who speaks, and from which life; anything older is ignored with a reason. */
-export interface FromEngine {
+interface FromEngine {
   readonly engine: EngineId
   readonly reign: number
 }

@@ -11,7 +11,7 @@ import type { Call, CoreState, Program, State } from './state.ts'
 import type { Us } from './units.ts'
 
 /** What must be remembered to see that something never decreases. */
-export interface Seen {
+interface Seen {
   readonly served: Map<ProgramId, Us>
   reign: number
 }

@@ -25,7 +25,7 @@ export function bucketOf(waitUs: Us): number {
 }
 
 /** Upper border of a bucket. */
-export const bucketEndUs = (bucket: number): Us => 1_000 * 2 ** bucket
+const bucketEndUs = (bucket: number): Us => 1_000 * 2 ** bucket
 
 /** Pseudo-counts in 1/64: a tool, a person, a thread nobody said will go on. */
 const PRIOR: Readonly<Record<'tool' | 'human' | 'open', readonly number[]>> = {
@@ -40,7 +40,7 @@ const PRIOR_LOST = { tool: 5, human: 26, open: 64 }
 /** Below so many waits seen, a decision falls back to break-even. */
 export const WAITS_ENOUGH = 8
 
-export type WaitKind = keyof typeof PRIOR
+type WaitKind = keyof typeof PRIOR
 
 /** A curve and its prior as one: weights of each bucket, of never, and their sum; integers in 1/64. */
 export interface Survival {

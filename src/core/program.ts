@@ -88,7 +88,7 @@ function endInterrupts(d: Deciding, program: Program): void {
 }
 
 /** Ends a program that answered: its States become the session's prefixes, or go. */
-export function complete(d: Deciding, program: Program, provisional: boolean): void {
+function complete(d: Deciding, program: Program, provisional: boolean): void {
   d.emit({ kind: 'program.completed', program: program.id, provisional })
   for (const thread of program.threads) settleThread(d, program, thread)
   if (provisional) setTimer(d, `close:${program.id}`, d.nowUs + d.core.config.programIdleUs)

@@ -64,7 +64,7 @@ export interface CoreState {
 
 // ---------------------------------------------------------------- identity
 
-export interface Tenant {
+interface Tenant {
   readonly id: TenantId
   service: Ledger
 }
@@ -88,7 +88,7 @@ export interface Identity {
 }
 
 /** `ended` is provisional for an undeclared program: a continuing call reopens it until it is closed. */
-export type ProgramStage =
+type ProgramStage =
   | { readonly kind: 'open' }
   | { readonly kind: 'ended'; readonly atUs: Us; readonly provisional: boolean }
   | { readonly kind: 'cancelled'; readonly atUs: Us }
@@ -213,7 +213,7 @@ export interface Call {
   readonly final: boolean
 }
 
-export type ToolCallLink = { readonly call: CallId; readonly answeredBy: CallId | null }
+type ToolCallLink = { readonly call: CallId; readonly answeredBy: CallId | null }
 
 // ---------------------------------------------------------------- interrupts
 
@@ -243,7 +243,7 @@ export interface Interrupt {
 /** How a token was fed: given (in a run of two or more) or generated (alone). E1: a State depends on nothing else. */
 export type Origin = 'prefilled' | 'decoded'
 
-export interface Segment {
+interface Segment {
   readonly id: SegmentId
   readonly tenant: TenantId
   readonly origin: Origin
@@ -264,7 +264,7 @@ export type Owner =
 export type Tier = 'device' | 'host'
 
 /** Where the continuation is. */
-export type Residence =
+type Residence =
   | { readonly kind: 'active'; readonly engine: EngineId; readonly call: CallId }
   | { readonly kind: 'suspended'; readonly tier: Tier }
   | { readonly kind: 'moving'; readonly move: MoveId }
@@ -323,7 +323,7 @@ export interface Move {
   readonly forCall: CallId | null
 }
 
-export interface HostTier {
+interface HostTier {
   readonly totalBytes: Bytes
   ownedBytes: Bytes
   reservedBytes: Bytes

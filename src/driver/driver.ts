@@ -18,7 +18,7 @@ import type { Recovered } from './recover.ts'
 import { Streams } from './streams.ts'
 import type { Trace } from './trace.ts'
 
-export interface DriverOptions {
+interface DriverOptions {
   /** The invariants are checked every so many turns; 1 in tests, 0 never. */
   readonly checkEveryTurns: number
   /** A bug, or a log that cannot be written: memory is ahead of the disk, and only a restart is honest. */

@@ -4,7 +4,7 @@
  */
 import type { Call, CoreState } from '../../state.ts'
 
-export interface OrderKey { readonly level: number; readonly tie: number }
+interface OrderKey { readonly level: number; readonly tie: number }
 
 export interface OrderPolicy {
   readonly name: string

@@ -15,7 +15,7 @@ export interface ResidencyDecision {
   readonly because: string
 }
 
-export interface Victim {
+interface Victim {
   readonly state: State
   readonly choice: 'offload' | 'discard'
   /** What giving it up is expected to cost. */
