@@ -23,7 +23,7 @@ export class CliFailure extends Error {
 /** Faults of what the user gave, though another layer found them. */
 const USAGE: ReadonlySet<string> = new Set(['ConfigError'])
 
-export interface Told { readonly text: string; readonly exitCode: number }
+interface Told { readonly text: string; readonly exitCode: number }
 
 export function tell(thrown: unknown, debug: boolean): Told {
   const exitCode = thrown instanceof CliFailure ? thrown.exitCode : thrown instanceof Error && USAGE.has(thrown.name) ? EXIT.usage : EXIT.failed

@@ -7,7 +7,7 @@ import type { ConfigOptions } from './options.ts'
 /** Read where no file is named. */
 const FILE_DEFAULT = 'entracte.yaml'
 
-export interface Settings {
+interface Settings {
   /** Null: defaults and flags only. */
   readonly file: string | null
   readonly config: Config

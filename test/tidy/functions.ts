@@ -1,10 +1,19 @@
 /** Owns the finding of functions and their lengths, signature to closing brace. */
 import { bracketsOf, type Token } from './tokens.ts'
 
-export interface FunctionSpan { readonly name: string; readonly line: number; readonly lines: number }
+export interface FunctionSpan {
+  readonly name: string
+  readonly line: number
+  readonly lines: number
+  /** It holds tests: a group of them, whatever its length. */
+  readonly groupsTests: boolean
+}
 
+const GROUPED = /^(test|describe|it)$/
 const STATEMENTS = new Set(['if', 'while', 'for', 'with', 'switch', 'catch', 'await'])
 const TYPE_CONTINUES = new Set(['|', '&', ':', ',', '=>', '?', '.', 'is', 'keyof', 'readonly', 'typeof', 'asserts', 'extends', 'infer', 'new', '<'])
+/** Where one stands, the type ended before, without a body: the function is an arrow, or only declared. */
+const NOT_IN_TYPES = new Set(['class', 'const', 'let', 'export', 'import', 'function', 'return', 'if', 'for', 'while', 'describe', 'test'])
 /** At the end or the start of a line, one of these joins it to its neighbour. */
 const JOINS = new Set(['.', '?.', '?', ':', '??', '&&', '||', '+', '-', '*', '/', '|', '&', '=', '=>', ',', '<', '>', 'satisfies', 'as', 'in', 'instanceof'])
 
@@ -27,7 +36,8 @@ export function functionsOf(code: readonly Token[]): FunctionSpan[] {
 function span(code: readonly Token[], start: number, end: number): FunctionSpan {
   const line = code[start]?.line ?? 0
   const name = code[start]?.kind === 'word' ? code[start].text : 'a function'
-  return { name, line, lines: (code[end]?.line ?? line) - line + 1 }
+  const groupsTests = code.slice(start + 1, end).some((token, at) => GROUPED.test(token.text) && code[start + at + 2]?.text === '(')
+  return { name, line, lines: (code[end]?.line ?? line) - line + 1, groupsTests }
 }
 
 /** `name(parameters): type {`: the place of the body's closing brace, or null where no body follows. */
@@ -47,6 +57,8 @@ function typeEnd(code: readonly Token[], pairs: ReadonlyMap<number, number>, at:
     const token = code[place]
     if (token === undefined) break
     if (token.text === '{' && operand) return place
+    if (token.text === '=>' && code[place - 1]?.text !== ')') return place
+    if (token.kind === 'word' && NOT_IN_TYPES.has(token.text)) return place
     if (token.kind === 'punct' && '([{'.includes(token.text)) {
       place = pairs.get(place) ?? code.length
       operand = true
@@ -70,7 +82,7 @@ function arrowEnd(code: readonly Token[], pairs: ReadonlyMap<number, number>, ar
     const before = code[last]
     if (token === undefined || before === undefined) break
     if (token.kind === 'punct' && ')]},;'.includes(token.text)) break
-    if (token.line > before.line && !JOINS.has(token.text) && !JOINS.has(before.text)) break
+    if (token.line > before.line && !JOINS.has(token.text) && (before.text === '>' || !JOINS.has(before.text))) break
     if (token.kind === 'punct' && '([{'.includes(token.text)) place = pairs.get(place) ?? place
     last = place
   }

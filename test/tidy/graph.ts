@@ -9,8 +9,8 @@ import type { Complaint } from './rules.ts'
 /** What a layer may import, as path prefixes below src/ without `.ts`; `types:` allows types only. */
 type Allowed = readonly string[]
 
-/** Values of the core that are vocabulary, not decisions: the makers of ids, units, and assertions. */
-const VOCABULARY = ['core/ids', 'core/units', 'core/assert']
+/** Values of the core that are vocabulary, not decisions: the makers of ids, units, assertions, and the empty ledger. */
+const VOCABULARY = ['core/ids', 'core/units', 'core/assert', 'core/state']
 
 export const LAYERS: Readonly<Record<string, Allowed | 'all'>> = {
   core: [],
