@@ -1,0 +1,34 @@
+import assert from 'node:assert/strict'
+import { createHash } from 'node:crypto'
+import { readFileSync, readdirSync } from 'node:fs'
+import { test } from 'node:test'
+import { apply, emptyCore } from '../../src/core/apply.ts'
+import { CORE_DEFAULTS } from '../../src/core/config.ts'
+import { FACT_VERSION, type Logged } from '../../src/core/fact.ts'
+import { checkInvariants, nothingSeen } from '../../src/core/invariants.ts'
+import { upcast } from '../../src/core/upcast.ts'
+import { packageRoot } from '../package-root.ts'
+import { stateText } from './state-text.ts'
+
+const golden = new URL('test/golden/', packageRoot())
+const files = readdirSync(golden).filter((name) => /^log-v\d+\.jsonl$/.test(name))
+
+test('every fact version has a golden log', () => {
+  assert.deepEqual(files.sort(), Array.from({ length: FACT_VERSION }, (_, index) => `log-v${index + 1}.jsonl`))
+})
+
+for (const name of files) {
+  test(`${name} replays to the state it was written with, whatever today's policies are`, () => {
+    const [head, ...lines] = readFileSync(new URL(name, golden), 'utf8').trimEnd().split('\n').map((line) => JSON.parse(line) as unknown)
+    const { facts, digest } = head as { facts: number; digest: string }
+    assert.equal(lines.length, facts)
+    const core = emptyCore({ ...CORE_DEFAULTS, hostBytesMax: 200_000, order: 'fcfs', residency: 'lru-host' })
+    for (const line of lines) apply(core, upcast(line as Logged))
+    checkInvariants(core, nothingSeen())
+    assert.equal(createHash('sha256').update(stateText(core)).digest('hex'), digest)
+  })
+}
+
+test('a fact of a version that a newer release wrote is refused, not guessed', () => {
+  assert.throws(() => upcast({ seq: 1, atUs: 1, version: FACT_VERSION + 1, fact: { kind: 'timer.cleared', timer: 'x' } }), /version/)
+})
