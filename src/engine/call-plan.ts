@@ -25,7 +25,7 @@ export interface Refusal {
   readonly why: string
 }
 
-export class BodyError extends Error {}
+class BodyError extends Error {}
 
 const PARAMETERS_DEPTH_MAX = 256
 

@@ -24,7 +24,7 @@ import { TokenRecordError, decodeRecord, joinRuns, messageDigest, shortDigest } 
 import type { CommittedMessage, HistoryEntry, Prepared, TokenRecord, TokenRun, Tokenizer } from './token-record.ts'
 import { Utf8Decoder } from './utf8.ts'
 
-export interface MeasureLimits {
+interface MeasureLimits {
   /** Most tokens a State can have: prompt and output. */
   readonly contextTokens: number
   /** Names the vocabulary (the model's digest will do): records of another are not continued. */

@@ -16,7 +16,7 @@ import type { ChatMessage, ToolDefinition } from '../protocol/chat.ts'
 import { jsonText } from './grammar/json-text.ts'
 import { CALL_CLOSE, CALL_OPEN, CALL_TAIL, callHead, callsText } from './tools.ts'
 
-export interface TemplateSource {
+interface TemplateSource {
   /** Jinja, as the model file carries it. */
   readonly source: string
   /** What the special tokens spell; '' where the model has none. */

@@ -118,7 +118,9 @@ describe('measuring a prompt', () => {
     assert.deepEqual(next.prepared.runs[1], { tokens: 2, origin: 'decoded' })
     assert.equal(next.prepared.runs[2]?.origin, 'prefilled')
   })
+})
 
+describe('a thread of calls', () => {
   test('goes on in a chain of calls, every one a prefix of the next', () => {
     const piece = fc.oneof(
       fc.integer({ min: 0, max: VOCABULARY_SIZE - 1 })
@@ -194,11 +196,11 @@ const respaced = ({ name, arguments: given }: { name: string; arguments: string 
   return { name, arguments: JSON.stringify(turned, null, 2) }
 }
 
-describe('where the rendering wins', () => {
-  const first = measured(hello).prepared
-  const done = finish(first, [...outputsOf('hello abc wor'), IM_END])
-  const from = first.tokens.length
+const first = measured(hello).prepared
+const done = finish(first, [...outputsOf('hello abc wor'), IM_END])
+const from = first.tokens.length
 
+describe('where the rendering wins', () => {
   test('an edited echo keeps the longest run of whole tokens with their origins', () => {
     const edited = measured(
       callOf([...hello.messages, say('assistant', 'hello abX'), say('user', 'x')]), [done.offered],
@@ -221,21 +223,16 @@ describe('where the rendering wins', () => {
   test('bytes that are no text are kept while the rendering shows them as they were shown', () => {
     const broken = finish(first, [97, 0xff, 98, 0xe4, 0xb8], 0)
     assert.equal(broken.message.content, 'a\ufffdb\ufffd')
-    const next = measured2(callOf([...hello.messages, echo(broken.message), say('user', 'x')]), [broken.offered])
+    const next = measured(callOf([...hello.messages, echo(broken.message), say('user', 'x')]), [broken.offered])
     assert.equal(next.matched?.tokens, from + 5)
-    const edited = measured2(
+    const edited = measured(
       callOf([...hello.messages, say('assistant', 'a\ufffdc'), say('user', 'x')]), [broken.offered],
     )
     assert.equal(edited.matched?.tokens, from + 2)
   })
+})
 
-  /** Without the check that tokens spell the text byte by byte. */
-  const measured2 = (call: ChatCall, records: readonly OfferedRecord[]): Ok => {
-    const found = measure(vocabulary, chatml, JSON.stringify(call), records, LIMITS)
-    assert(found.ok)
-    return found
-  }
-
+describe('tokens that spell nothing', () => {
   test('a generated control token is in the State and in no text', () => {
     const silent = finish(first, [97, CONTROL_X, IM_START, 98, IM_END])
     const next = measured(callOf([...hello.messages, say('assistant', 'ab'), say('user', 'x')]), [silent.offered])
@@ -253,7 +250,9 @@ describe('where the rendering wins', () => {
     assert.deepEqual(next.prepared.silent, [from + 1])
     assert.equal(next.prepared.tokens[from + 1], CONTROL_X)
   })
+})
 
+describe('records of every kind', () => {
   test('the reason is named', () => {
     const why = (call: ChatCall, template = chatml, offered = done.offered): string | null =>
       measured(call, [offered], template).renderingWon

@@ -82,7 +82,9 @@ describe('an output', () => {
       if (spell(all.slice(0, most)) === keptText) assert.equal(keptTokens, most)
     }), { numRuns: 2_000 })
   })
+})
 
+describe('the end of an output', () => {
   test('the token that ends generation shows nothing and is not kept', () => {
     for (const eog of [IM_END, EOT]) {
       const end = run([...byteTokens('ok'), eog, ...byteTokens('more')])

@@ -69,7 +69,9 @@ describe('a chat template', () => {
       assert.deepEqual(parser.message, { content, toolCalls: called.map(([name, own]) => ({ name, arguments: own })) })
     }), { numRuns: 200 })
   })
+})
 
+describe('any chat template', () => {
   test('without tools of its own gets the list in the system text, and results as one user turn', () => {
     const text = textOf(compile(CHATML), [message('system', 'Short.'), ...turns], [find])
     assert.match(

@@ -41,6 +41,17 @@ describe('a token record', () => {
     }), { numRuns: 300 })
   })
 
+  test('of version 1 is read by every later version', () => {
+    const record = decodeRecord(Buffer.from(VERSION_1.join(''), 'base64'))
+    assert.deepEqual([[...record.tokens], record.pending, record.silent], [[104, 105, 300], [286], [3]])
+    assert.deepEqual(record.runs, [{ tokens: 2, origin: 'prefilled' }, { tokens: 1, origin: 'decoded' }])
+    assert.deepEqual([record.text, record.pendingText, record.vocabulary, record.toolsDigest], ['hi€', '', 'v', 't'])
+    assert.deepEqual(record.history, [
+      { digest: 'd', committed: null },
+      { digest: 'e', committed: { content: '€', toolCalls: [{ name: 'f', arguments: '{}' }] } },
+    ])
+  })
+
   test('with any bit changed, or cut anywhere, is refused', () => {
     fc.assert(fc.property(records, fc.nat(), fc.nat(7), (record, where, bit) => {
       const bytes = encodeRecord(record)
@@ -94,3 +105,12 @@ const sample = (): TokenRecord => ({
   tokens: Int32Array.from(byteTokens('hi')), runs: [{ tokens: 2, origin: 'prefilled' }], text: 'hi', silent: [],
   vocabulary: 'v', toolsDigest: 't', history: [], pending: [], pendingText: '',
 })
+
+/** Written by version 1, never to be written anew. */
+const VERSION_1 = [
+  'RVRPSwEAAgAtAQAABAAAAHsicnVucyI6W3sidG9rZW5zIjoyLCJvcmlnaW4iOiJwcmVmaWxsZWQifSx7InRva2VucyI6MSwib3Jp',
+  'Z2luIjoiZGVjb2RlZCJ9XSwidGV4dCI6Imhp4oKsIiwic2lsZW50IjpbM10sInZvY2FidWxhcnkiOiJ2IiwidG9vbHNEaWdlc3Qi',
+  'OiJ0IiwiaGlzdG9yeSI6W3siZGlnZXN0IjoiZCIsImNvbW1pdHRlZCI6bnVsbH0seyJkaWdlc3QiOiJlIiwiY29tbWl0dGVkIjp7',
+  'ImNvbnRlbnQiOiLigqwiLCJ0b29sQ2FsbHMiOlt7Im5hbWUiOiJmIiwiYXJndW1lbnRzIjoie30ifV19fV0sInBlbmRpbmdUZXh0',
+  'IjoiIiwicGVuZGluZyI6MX1oAAAAaQAAACwBAAAeAQAA3oISRg==',
+]

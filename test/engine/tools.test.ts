@@ -94,7 +94,9 @@ describe('tool calls in text', () => {
       }
     }
   })
+})
 
+describe('what is nearly a call', () => {
   test('what is not a call stays text, every character of it', () => {
     for (const text of [
       '<tool_call>', '<tool_call>x</tool_call>', '<tool_call>\n{"name": "f"}\n</tool_call>',

@@ -81,17 +81,17 @@ function sameLength(low: string, high: string): string {
   const [lowRest, highRest] = [low.slice(1), high.slice(1)]
   const lowest = /^0*$/.test(lowRest)
   const highest = /^9*$/.test(highRest)
-  if (rest === 0 || (lowest && highest)) return `${digit(a, b)}${any(rest)}`
+  if (rest === 0 || (lowest && highest)) return `${digit(a, b)}${free(rest)}`
   if (a === b) return `"${a}" (${sameLength(lowRest, highRest)})`
   const from = lowest ? a : String(Number(a) + 1)
   const to = highest ? b : String(Number(b) - 1)
   return [
     ...(lowest ? [] : [`"${a}" (${sameLength(lowRest, '9'.repeat(rest))})`]),
-    ...(from <= to ? [`${digit(from, to)}${any(rest)}`] : []),
+    ...(from <= to ? [`${digit(from, to)}${free(rest)}`] : []),
     ...(highest ? [] : [`"${b}" (${sameLength('0'.repeat(rest), highRest)})`]),
   ].join(' | ')
 }
 
 const digit = (a: string, b: string): string => a === b ? `"${a}"` : `[${a}-${b}]`
 
-const any = (count: number): string => count === 0 ? '' : count === 1 ? ' [0-9]' : ` [0-9]{${count}}`
+const free = (count: number): string => count === 0 ? '' : count === 1 ? ' [0-9]' : ` [0-9]{${count}}`

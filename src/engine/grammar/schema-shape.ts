@@ -7,7 +7,7 @@ import { SchemaError } from './schema-error.ts'
 
 export type Schema = Readonly<Record<string, unknown>>
 
-export const TYPES = ['object', 'array', 'string', 'number', 'integer', 'boolean', 'null'] as const
+const TYPES = ['object', 'array', 'string', 'number', 'integer', 'boolean', 'null'] as const
 export type Type = (typeof TYPES)[number]
 
 export const isSchema = (value: unknown): value is Schema =>

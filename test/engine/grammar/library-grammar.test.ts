@@ -80,7 +80,9 @@ describe('the grammar under the library', () => {
       assert(libraryTakes(gbnf, `<tool_call>\n{"name": "f", "arguments": {"v": "${text}"}}\n</tool_call>`), format)
     }
   })
+})
 
+describe('what the library lets through', () => {
   test('whatever bytes it lets through, the call is one and its arguments are valid', () => {
     // Any token that is allowed may be drawn, as by a model without sense; bytes of characters come apart.
     const schema = {

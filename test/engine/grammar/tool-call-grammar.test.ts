@@ -64,7 +64,9 @@ describe('the grammar of a forced call', () => {
     assert(!grammar.matches('<tool_call>\n{"name": "two", "arguments": {"a": true}}\n</tool_call>'))
     assert(!grammar.matches('<tool_call>\n{"name": "three", "arguments": {}}\n</tool_call>'))
   })
+})
 
+describe('members of an object', () => {
   test('there is no free space', () => {
     const grammar = grammarOf({ type: 'object', properties: { a: { type: 'array', items: { type: 'integer' } } } })
     assert(accepts(grammar, '{"a": [1, 2]}'))
@@ -85,7 +87,9 @@ describe('the grammar of a forced call', () => {
       assert(!accepts(grammar, given('ba')) && !accepts(grammar, given('aa')))
     }
   })
+})
 
+describe('numbers and strings', () => {
   test('numbers lie between their bounds, to the last one', () => {
     const cases = [
       [-12, 7], [0, 0], [0, 9], [5, 105], [-1, 1], [99, 1001], [-30, -3], [10, 100], [-100, -10], [3, 3], [199, 201],
@@ -152,7 +156,9 @@ describe('the grammar of a forced call', () => {
       }
     }
   })
+})
 
+describe('schemas that lead elsewhere', () => {
   test('free members and any value are there where the schema asks for them', () => {
     assert(!holds({ type: 'object' }, '{"a": 1}') && holds({ type: 'object' }, '{}'))
     assert(holds({ type: 'object', additionalProperties: true }, '{"a": [1, {}], "b": null}'))
@@ -185,7 +191,9 @@ describe('the grammar of a forced call', () => {
     refuses({ oneOf: [{ type: 'string', nullable: true }, { type: 'null' }] }, /may hold at once/)
     refuses({ oneOf: [needs('a'), { type: 'object', properties: { a: { type: 'null' } } }] }, /may hold at once/)
   })
+})
 
+describe('what is refused', () => {
   test('what cannot be enforced is refused by name and path', () => {
     refuses({ type: 'string', pattern: '^a' }, /f\.v: "pattern" cannot be enforced/)
     refuses({ type: 'string', format: 'regex' }, /"format" "regex" cannot/)
