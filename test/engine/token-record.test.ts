@@ -73,7 +73,9 @@ describe('a token record', () => {
     bytes.writeUInt16LE(9, 4)
     assert.throws(() => decodeRecord(bytes), /version 9 is unknown/)
   })
+})
 
+describe('a record as it grows', () => {
   test('joins neighbours of one origin and drops empty runs', () => {
     const prefilled = (tokens: number): TokenRun => ({ tokens, origin: 'prefilled' })
     assert.deepEqual(joinRuns([prefilled(2)], prefilled(3)), [prefilled(5)])
