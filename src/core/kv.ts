@@ -56,7 +56,7 @@ function beginOffload(d: Deciding, state: State, engine: Engine): void {
   clearTimer(d, `reconsider:${state.id}`)
   const tokens = stateTokens(d.core, state)
   d.emit({
-    kind: 'kv.offload.begun', move: moveId(`${state.id}.${d.core.seq}`), state: state.id, engine: engine.id, tokens,
+    kind: 'kv.offload.begun', move: moveId(`${state.id}-${d.core.seq}`), state: state.id, engine: engine.id, tokens,
     reservedBytes: imageBytes(engine, tokens) + IMAGE_OVERHEAD_BYTES,
   })
 }

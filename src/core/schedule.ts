@@ -38,7 +38,7 @@ function isWorthOnboarding(d: Deciding, call: Call, state: State, engine: Engine
 
 function beginOnboard(d: Deciding, call: Call, state: State, engine: Engine): void {
   d.emit({
-    kind: 'kv.onboard.begun', move: moveId(`${state.id}.${d.core.seq}`), state: state.id, engine: engine.id,
+    kind: 'kv.onboard.begun', move: moveId(`${state.id}-${d.core.seq}`), state: state.id, engine: engine.id,
     tokens: state.host?.tokens ?? 0, reservedGranules: granulesFor(d.core, engine, call), forCall: call.id,
   })
 }
@@ -57,7 +57,7 @@ function start(d: Deciding, call: Call, engine: Engine): void {
   const keepTokens = Math.min(state?.device?.tokens ?? 0, fedTokens)
   if (state !== null) clearTimer(d, `reconsider:${state.id}`)
   d.emit({
-    kind: 'call.scheduled', call: call.id, attempt: call.attempt, engine: engine.id, state: state?.id ?? stateId(`${call.id}.s`),
+    kind: 'call.scheduled', call: call.id, attempt: call.attempt, engine: engine.id, state: state?.id ?? stateId(`${call.id}-s`),
     baseTokens, keepTokens, granules: Math.max(granulesFor(d.core, engine, call), state?.device?.granules ?? 0),
     recomputeTokens: fedTokens - keepTokens, forcedTokens: call.outputTokens,
     replay: call.exactResume && isExact(d.core, engine) ? 'exact' : 'plain', rank: rankOf(d, call, engine),

@@ -126,9 +126,13 @@ export class Driver implements Gateway {
   }
 
   #performDurable(): void {
-    while (this.#unperformed[0]?.durable === true) {
-      const turn = this.#unperformed.shift()
-      for (const logged of turn?.facts ?? []) this.#show(logged)
+    try {
+      while (this.#unperformed[0]?.durable === true && !this.#stopped) {
+        const turn = this.#unperformed.shift()
+        for (const logged of turn?.facts ?? []) this.#show(logged)
+      }
+    } catch (error) {
+      this.#fail(error instanceof Error ? error : new Error(String(error)))
     }
   }
 

@@ -45,7 +45,10 @@ export function refusalOf(error: unknown): Refusal {
   throw error
 }
 
-/** Throws BodyError or SchemaError. */
+/**
+ * Throws BodyError or SchemaError. The prompt names the tools whatever `toolChoice` says, so that a last answer with
+ * `none` continues the same State; with `none` nothing that the model writes is taken as a call.
+ */
 export function planCall(call: ChatCall): CallPlan {
   const { tools, toolChoice, sampling, stop, maxTokens } = call
   const settled = { sampling, stops: stop, maxTokens }
@@ -57,10 +60,6 @@ export function planCall(call: ChatCall): CallPlan {
   if (forced.length === 0) throw new BodyError('a tool call is required, but no such tool is offered')
   return { ...settled, grammar: toolCallGrammar(forced), toolParsing: 'streamed' }
 }
-
-/** The tools that the prompt names. */
-export const offeredTools = ({ tools, toolChoice }: ChatCall): readonly ToolDefinition[] =>
-  toolChoice === 'none' ? [] : tools
 
 // ---------------------------------------------------------------- reading
 

@@ -15,7 +15,7 @@
  * M2 a record's tokens end with whole characters where they are cut.
  */
 import type { ChatCall, ChatMessage } from '../protocol/chat.ts'
-import { offeredTools, parseCall, planCall, refusalOf } from './call-plan.ts'
+import { parseCall, planCall, refusalOf } from './call-plan.ts'
 import type { CallPlan, Refusal } from './call-plan.ts'
 import { jsonEqual } from './grammar/json-text.ts'
 import { TemplateError } from './template.ts'
@@ -96,7 +96,7 @@ class Measuring {
     this.#template = template
     this.#call = call
     this.#limits = limits
-    this.#toolsDigest = digestOf(offeredTools(call))
+    this.#toolsDigest = digestOf(call.tools)
   }
 
   measure(records: readonly OfferedRecord[], plan: CallPlan): Measured {
@@ -155,7 +155,7 @@ class Measuring {
   #prompt(committed: readonly HistoryEntry[]): Prompt {
     const entries = this.#call.messages.map((message, i) => canonical(message, committed[i]?.committed ?? null))
     const messages = entries.map(({ message }) => message)
-    const segments = this.#template.render(messages, offeredTools(this.#call))
+    const segments = this.#template.render(messages, this.#call.tools)
     return { messages, history: entries.map(({ entry }) => entry), segments, text: textOf(segments) }
   }
 
@@ -196,7 +196,7 @@ class Measuring {
 
   /** Null where the template would write another text. */
   #hide(prompt: Prompt, hidden: readonly string[]): readonly Segment[] | null {
-    const segments = this.#template.render(prompt.messages, offeredTools(this.#call), hidden)
+    const segments = this.#template.render(prompt.messages, this.#call.tools, hidden)
     return textOf(segments) === prompt.text ? segments : null
   }
 
@@ -204,7 +204,7 @@ class Measuring {
   #spelledByOthers(tokens: Int32Array): string[] {
     const control = new Set<number>()
     for (const token of tokens) if (this.#tokenizer.isControl(token)) control.add(token)
-    const written = JSON.stringify([this.#call.messages, offeredTools(this.#call)])
+    const written = JSON.stringify([this.#call.messages, this.#call.tools])
     return [...control]
       .map((token) => Buffer.from(this.#tokenizer.piece(token, true)).toString('utf8'))
       .filter((spelling) => spelling !== '' && written.includes(JSON.stringify(spelling).slice(1, -1)))
