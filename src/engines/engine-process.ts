@@ -14,7 +14,7 @@ import { join } from 'node:path'
 import { ENGINE_PROTOCOL, type EngineEvent, type EngineRequest } from '../protocol/engine.ts'
 import { encodeFrame, FrameError, FrameReader } from '../protocol/frame.ts'
 import { BrokenEvent, readEvent } from './engine-events.ts'
-import { markProcess, unmarkProcess } from './orphan.ts'
+import { markProcess, SOCKET_DIR_PREFIX, unmarkProcess } from './orphan.ts'
 
 /** Loading a model from a cold disk takes this long at most. */
 const CONNECT_MS_MAX = 180_000
@@ -65,7 +65,7 @@ export class EngineProcess {
   constructor(options: ProcessOptions, handlers: ProcessHandlers) {
     this.#options = options
     this.#handlers = handlers
-    this.#socketDir = process.platform === 'win32' ? null : mkdtempSync(join(tmpdir(), 'entr-'))
+    this.#socketDir = process.platform === 'win32' ? null : mkdtempSync(join(tmpdir(), SOCKET_DIR_PREFIX))
     this.#socketPath = this.#socketDir === null ? `\\\\.\\pipe\\entracte-${process.pid}-${process.hrtime.bigint()}` : join(this.#socketDir, 's')
     // A group of its own: an interrupt from the terminal is for us, and we let go of the engine in good order.
     this.#child = spawn(process.execPath, [options.workerPath, '--socket', this.#socketPath, ...options.args], {

@@ -5,10 +5,12 @@
  */
 import { execFile } from 'node:child_process'
 import { mkdirSync, readFileSync, renameSync, rmSync, writeFileSync } from 'node:fs'
-import { dirname } from 'node:path'
+import { basename, dirname } from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
 
 const LOOK_EVERY_MS = 50
+/** Names the folder of a socket. */
+export const SOCKET_DIR_PREFIX = 'entr-'
 /** A killed process is gone in this time, or never. */
 const KILLED_MS_MAX = 5_000
 
@@ -33,6 +35,8 @@ export async function awaitOrphan(pidFile: string, leaseMs: number): Promise<str
     if (!(await isGone(mark, KILLED_MS_MAX))) return `process ${mark.pid}, an engine of an earlier control plane, cannot be killed`
   }
   unmarkProcess(pidFile)
+  const dir = mark === null ? '' : dirname(mark.socket)
+  if (basename(dir).startsWith(SOCKET_DIR_PREFIX)) rmSync(dir, { recursive: true, force: true })
   return null
 }
 

@@ -148,8 +148,10 @@ export class ScriptedRun {
     return { kind: 'going', nextUs: null }
   }
 
+  /** Seen next: the end of recomputing, which changes what its time is charged to, else its next token. */
   #going(): Step {
-    const aheadNs = this.#catchUp.reduce((sum, { tokens, ns }) => sum + tokens * ns, this.#latencyNs + this.#speeds.decodeNs)
+    const seen = this.isRecomputing ? this.#catchUp.filter(({ kind }) => kind === 'recompute') : this.#catchUp
+    const aheadNs = seen.reduce((sum, { tokens, ns }) => sum + tokens * ns, this.isRecomputing ? 0 : this.#latencyNs + this.#speeds.decodeNs)
     return { kind: 'going', nextUs: Math.max(1, Math.ceil((aheadNs - this.#creditNs) / 1_000)) }
   }
 
