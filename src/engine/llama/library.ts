@@ -5,6 +5,7 @@
  * B1 one process loads one library: ggml's registry of backends is global to the process.
  */
 import koffi from 'koffi'
+import type { LibraryHandle } from 'koffi'
 import { createRequire } from 'node:module'
 import { readdirSync, readFileSync } from 'node:fs'
 import { dirname, join } from 'node:path'
@@ -33,6 +34,8 @@ export interface Library {
   logged<T>(call: () => T): { readonly result: T; readonly lines: readonly string[] }
 }
 
+/** The stacks can be set until something is loaded. */
+let configured = false
 let opened: { readonly dir: string; readonly library: Library } | null = null
 
 /** `dir` null: the npm package of this platform. */
@@ -67,23 +70,25 @@ function packageDir(): string {
 
 function load(dir: string): Library {
   const files = listed(dir)
-  const llamaFile = match(dir, files, /^(lib)?llama(\.v?\d[\d.]*)?\.(so|dylib|dll)$/)
-  const ggmlFile = match(dir, files, /^(lib)?ggml(\.v?\d[\d.]*)?\.(so|dylib|dll)$/)
-  koffi.config({ sync_stack_size: STACK_BYTES, async_stack_size: STACK_BYTES })
-  const { ggml, llama } = attempt(dir, () => ({
-    ggml: koffi.load(join(dir, ggmlFile)), llama: koffi.load(join(dir, llamaFile)),
-  }))
-  const fn = attempt(dir, () => declareFunctions(llama))
-  const log = new Log(llama)
-  const { lines } = log.during(() => {
-    ggml.func('ggml_backend_load_all_from_path', 'void', ['str'])(dir)
+  const llamaFile = match(dir, files, /^(lib)?llama(\.[\w.]+)?\.(so|dylib|dll)$/)
+  const ggmlFile = match(dir, files, /^(lib)?ggml(\.[\w.]+)?\.(so|dylib|dll)$/)
+  if (!configured) koffi.config({ sync_stack_size: STACK_BYTES, async_stack_size: STACK_BYTES })
+  configured = true
+  const { ggml, fn, log } = attempt(dir, () => {
+    const ggml = koffi.load(join(dir, ggmlFile))
+    const llama = koffi.load(join(dir, llamaFile))
+    return { ggml, fn: declareFunctions(llama), log: new Log(llama) }
   })
-  const devices = ggml.func('ggml_backend_dev_count', 'size_t', [])() as number
+  const kernelFile = bestKernel(dir, files)
+  const { result: devices, lines } = log.during(() => {
+    if (kernelFile === null) ggml.func('ggml_backend_load_all_from_path', 'void', ['str'])(dir)
+    else ggml.func('ggml_backend_load', 'void *', ['str'])(join(dir, kernelFile))
+    return ggml.func('ggml_backend_dev_count', 'size_t', [])() as number
+  })
   if (devices === 0) {
-    throw new LlamaError('library', `the llama library in ${dir} found no kernel for this CPU. ${lines.join(' ')}`)
+    throw new LlamaError('library', `the llama library in ${dir} has no kernel for this CPU. ${lines.join(' ')}`.trim())
   }
   checkLayout(fn.version(), fn.modelDefaults(), fn.contextDefaults())
-  const kernelFile = kernelOf(dir, files)
   const base = files.filter((file) => /^(lib)?ggml-base/.test(file))
   const digest = [llamaFile, ...base, ...(kernelFile === null ? [] : [kernelFile])]
     .reduce((sum, file) => crc32(readFileSync(join(dir, file)), sum), 0)
@@ -130,32 +135,33 @@ const kernelName = (file: string): string => {
 }
 
 /**
- * ggml loads the variant with the highest score. On Linux the process' own memory map says which one it is; elsewhere
- * the same question is put to the same files. Null where the kernels are part of another library.
+ * The variant with the highest score of its own, which is also ggml's choice. It alone is loaded: a BLAS or a GPU library
+ * beside it would take the larger batches and compute them otherwise (E1). Null where the kernels are in another file.
  */
-function kernelOf(dir: string, files: readonly string[]): string | null {
-  const variants = files.filter((file) => KERNEL_FILE.test(file))
-  if (process.platform === 'linux') {
-    const maps = readFileSync('/proc/self/maps', 'utf8')
-    const mapped = variants.filter((file) => maps.includes(join(dir, file)))
-    if (mapped.length === 1) return mapped[0] ?? null
-  }
+function bestKernel(dir: string, files: readonly string[]): string | null {
   let best: { readonly file: string; readonly score: number } | null = null
-  for (const file of variants) {
+  for (const file of files.filter((name) => KERNEL_FILE.test(name))) {
     const score = scoreOf(join(dir, file))
     if (score > (best?.score ?? 0)) best = { file, score }
   }
   return best?.file ?? null
 }
 
+/** 0 where the CPU lacks what the variant uses; a build that has but one variant may have no score. */
 function scoreOf(path: string): number {
+  let library: LibraryHandle
   try {
-    const library = koffi.load(path)
-    const score = library.func('ggml_backend_score', 'int', [])() as number
-    library.unload()
-    return score
+    library = koffi.load(path)
   } catch {
-    // A variant that does not load here is none that ggml could have chosen.
+    // What does not load here cannot be chosen.
     return 0
+  }
+  try {
+    return library.func('ggml_backend_score', 'int', [])() as number
+  } catch {
+    // Without a score it is the only one of its build.
+    return 1
+  } finally {
+    library.unload()
   }
 }
