@@ -20,7 +20,7 @@ import { EngineProcess } from './engine-process.ts'
 import { awaitOrphan } from './orphan.ts'
 import { EngineReports, type Attempt } from './reports.ts'
 
-export const EMBEDDED_LIMITS = {
+const EMBEDDED_LIMITS = {
   leaseMs: 10_000,
   /** Before the first, second, ... start after a loss; the last for all that follow. */
   restartBackoffMs: [250, 500, 1_000, 2_000, 4_000],

@@ -27,7 +27,7 @@ const STOP_MS_MAX = 3_000
 const LAST_WORDS_MS = 250
 const LAST_WORDS_CHARS = 2_000
 
-export interface ProcessOptions {
+interface ProcessOptions {
   readonly workerPath: string
   /** Without the socket. */
   readonly args: readonly string[]
@@ -36,7 +36,7 @@ export interface ProcessOptions {
   readonly reign: number
 }
 
-export interface ProcessHandlers {
+interface ProcessHandlers {
   event(event: EngineEvent, bin: readonly Uint8Array[]): void
   lost(why: string): void
   /** Something is waited for: while it says nothing at all, it may hang. */

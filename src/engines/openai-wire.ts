@@ -41,7 +41,7 @@ function messageOut({ role, content, toolCalls, toolCallId }: ChatMessage): obje
   }
 }
 
-export interface Usage { readonly promptTokens: number; readonly outputTokens: number; readonly cachedTokens: number }
+interface Usage { readonly promptTokens: number; readonly outputTokens: number; readonly cachedTokens: number }
 
 /** Reads one answer's stream. Throws UpstreamError where the upstream says so, or cannot be understood. */
 export class AnswerReader {

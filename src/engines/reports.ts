@@ -25,7 +25,7 @@ export interface Attempt {
   shown: boolean
 }
 
-export type End = Pick<Finished, 'finish' | 'report' | 'spans' | 'toolCalls' | 'toolEffect' | 'resume'> & { readonly parts: AttemptParts }
+type End = Pick<Finished, 'finish' | 'report' | 'spans' | 'toolCalls' | 'toolEffect' | 'resume'> & { readonly parts: AttemptParts }
 
 export class EngineReports {
   readonly engine: EngineId

@@ -32,7 +32,7 @@ export interface ScriptItem {
 }
 
 /** One output token and what it shows. */
-export interface ScriptToken { readonly id: number; readonly part: StreamPart }
+interface ScriptToken { readonly id: number; readonly part: StreamPart }
 
 export interface Answer {
   readonly item: ScriptItem

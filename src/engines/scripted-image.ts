@@ -43,7 +43,7 @@ export async function writeImage(path: string, head: Head, kvBytes: Bytes): Prom
   return { bytes: file.length, digest }
 }
 
-export interface ExpectedImage { readonly key: string; readonly digest: string; readonly identity: ImageIdentity }
+interface ExpectedImage { readonly key: string; readonly digest: string; readonly identity: ImageIdentity }
 
 /** Throws ScriptedImageError where the file is not the image that is wanted. */
 export async function readImage(path: string, expected: ExpectedImage): Promise<{ tokens: Tokens; bytes: Bytes }> {

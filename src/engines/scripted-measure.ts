@@ -10,13 +10,12 @@ import type { Script } from './script-file.ts'
 export function measured(script: Script, { body, records }: MeasureRequest): Measurement {
   const chat = readChatCall(body)
   if (chat === null) return { ok: false, code: 'invalid_request', why: 'the body is no chat call' }
-  if (!script.tokenise) {
-    return { ok: true, prepared: new Uint8Array(), promptTokens: estimateTokens(body), matched: null, renderingWon: null }
-  }
   const { tokens } = asPrefilled(chat)
-  if (tokens.length >= script.contextTokens) {
-    return { ok: false, code: 'context_too_long', why: `the prompt has ${tokens.length} tokens and the context ${script.contextTokens}` }
+  const promptTokens = script.tokenise ? tokens.length : estimateTokens(body)
+  if (promptTokens >= script.contextTokens) {
+    return { ok: false, code: 'context_too_long', why: `the prompt has ${promptTokens} tokens and the context ${script.contextTokens}` }
   }
+  if (!script.tokenise) return { ok: true, prepared: new Uint8Array(), promptTokens, matched: null, renderingWon: null }
   const best = bestOf(tokens, records)
   const reused = best === null ? [] : cutRuns(best.of.fed, best.tokens)
   const rest = { tokens: tokens.length - sumOf(reused), origin: 'prefilled' } as const

@@ -20,7 +20,7 @@ export interface AttemptSpeeds { readonly promptNs: number; readonly decodeNs: n
 /** Tokens in a row that cost alike. */
 interface Stretch { tokens: Tokens; readonly ns: number; readonly kind: 'recompute' | 'prefill' }
 
-export type Step =
+type Step =
   | { readonly kind: 'going'; /** Until something can be seen of it; null: until it is granted more memory. */ readonly nextUs: Us | null }
   | { readonly kind: 'fails' }
   | { readonly kind: 'ends'; readonly finish: FinishReason }

@@ -34,7 +34,7 @@ const FAILING_CALLS_MAX = 10_000
 
 export type ScriptedClock = Pick<Clock, 'nowUs' | 'at'>
 
-export interface ScriptedOptions {
+interface ScriptedOptions {
   readonly id: string
   readonly script: Script
   /** What the tools a call ends with do to the world; `read` by default. */

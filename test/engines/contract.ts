@@ -43,7 +43,8 @@ export function engineContract(name: string, make: () => Promise<Subject>): void
       })
     }
     callLaws(law)
-    stateLaws(law)
+    pauseLaws(law)
+    threadLaws(law)
     imageLaws(law)
     lifeLaws(make)
   })
@@ -223,7 +224,7 @@ function callLaws(law: Law): void {
     assert.deepEqual(stage.listener.ends(call, 1), [], 'it ended before it could be cancelled')
     stage.perform({ kind: 'cancel', call, attempt: 1 })
     const saidBefore = stage.listener.of(call)
-    await pause(400)
+    await pause(200)
     assert.equal(stage.listener.of(call), saidBefore)
     stage.perform({ kind: 'cancel', call, attempt: 1 })
     stage.discard(state)
@@ -281,7 +282,7 @@ function callLaws(law: Law): void {
   })
 }
 
-function stateLaws(law: Law): void {
+function pauseLaws(law: Law): void {
   law('pause keeps what was fed, and a later start continues it token by token', ['preempt', 'memory'], async (stage) => {
     const { long } = stage.subject
     const whole = await stage.run(long)
@@ -324,7 +325,9 @@ function stateLaws(law: Law): void {
     assert.ok(finished.report.service.recomputed.residentUs > 0 && finished.parts.recomputeUs > 0)
     stage.discard(state)
   })
+}
 
+function threadLaws(law: Law): void {
   law('the next call of a thread feeds only what is new', ['tokenise', 'memory'], async (stage) => {
     const first = await stage.run(stage.subject.short)
     const outcome = stage.listener.outcomes(first.call, 1)[0]

@@ -11,7 +11,7 @@ const shape = (more: Record<string, unknown>) => async (): Promise<Subject> => {
   const dir = await mkdtemp(join(tmpdir(), 'scripted-'))
   const script = readScript({
     models: ['m'], tokensPerSecond: 500, promptTokensPerSecond: 20_000,
-    items: [{ match: 'long', text: LONG, tokensPerSecond: 120 }, { text: 'A short answer, and no more.' }], ...more,
+    items: [{ match: 'long', text: LONG, tokensPerSecond: 240 }, { text: 'A short answer, and no more.' }], ...more,
   })
   return {
     engine: createScriptedEngine({ id: 'scripted', script }),

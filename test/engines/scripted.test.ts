@@ -8,7 +8,7 @@ import { callId, moveId, segmentId, stateId, tenantId } from '../../src/core/ids
 import type { Us } from '../../src/core/units.ts'
 import type { EngineCommand, StartCommand } from '../../src/driver/ports.ts'
 import { createScriptedEngine, type ScriptedClock, type ScriptedEngine } from '../../src/engines/scripted.ts'
-import { readScript } from '../../src/engines/script-file.ts'
+import { readScript, ScriptError } from '../../src/engines/script-file.ts'
 import type { ChatCall } from '../../src/protocol/chat.ts'
 import { chatCall, message } from './contract.ts'
 import { Listener } from './listener.ts'
@@ -304,7 +304,7 @@ test('a script is checked, and its faults are named by their place', () => {
     [[{ toolCalls: [{ name: 'f' }] }], /items\[0\]\.toolCalls\[0\]\.arguments/], [[{ tokensPerSecond: 0 }], /tokensPerSecond: expected a number, 1 or more/],
     [{ items: [], memory: { granules: 1.5, size: 1 } }, /memory: there is no key size/], [{ items: [], exact: 'maybe' }, /exact: expected yes/],
     [{ items: [], models: [] }, /models/], [{ items: [], preempt: 1 }, /preempt: expected true or false/],
-  ] as const) assert.throws(() => readScript(script), why)
+  ] as const) assert.throws(() => readScript(script), (error) => error instanceof ScriptError && why.test(error.message))
   const { items, memory } = readScript([{ text: 'x' }])
   assert.deepEqual([items.length, memory], [1, { cells: 16_384, granule: 2_048, sequences: 8 }])
 })
