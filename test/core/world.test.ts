@@ -55,9 +55,9 @@ test('the log replayed by apply alone is the live state, whatever the policy say
   assert.deepEqual(world.replay(), world.core)
 })
 
-test('losing any suffix of the log leaves a state from which a restart goes on with every invariant held', () => {
+test('losing any number of the last records leaves a state from which a restart goes on with every invariant held', () => {
   const world = live(5, 'fcfs-program', 'least-cost', 0.3)
-  for (let cut = 10; cut < world.log.length; cut += Math.ceil(world.log.length / 60)) {
+  for (const cut of world.records.filter((_, index) => index % 7 === 0)) {
     const again = new World(1, { config: { order: 'fcfs-program' } })
     again.core = world.replay(world.log.slice(0, cut))
     again.nowUs = world.nowUs

@@ -56,6 +56,8 @@ interface Agent { id: number; left: number; named: 'program' | 'session' | 'none
 export class World {
   core: CoreState
   readonly log: Logged[] = []
+  /** Lengths of the log at which a step ended: a log is kept by whole records. */
+  readonly records: number[] = []
   readonly config: CoreConfig
   nowUs = 1_000_000
   steps = 0
@@ -113,6 +115,7 @@ export class World {
     const facts = step(this.core, input, this.nowUs)
     this.steps += 1
     this.log.push(...facts)
+    this.records.push(this.log.length)
     for (const { fact } of facts) this.counts.set(fact.kind, (this.counts.get(fact.kind) ?? 0) + 1)
     checkInvariants(this.core, this.#seen)
     for (const logged of facts) this.#perform(logged)
