@@ -6,7 +6,7 @@
  * The decoded tokens are the first run's in every run, so that a difference is one of arithmetic and not of text.
  */
 import { createHash } from 'node:crypto'
-import { parseBlob, takeChunk, tokenBytes } from '../src/engine/llama/blob.ts'
+import { parseBlob } from '../src/engine/llama/blob.ts'
 import type { Llama, Row } from '../src/engine/llama/llama.ts'
 
 interface Company {
@@ -90,9 +90,11 @@ function chunksOf(tokens: number, size: number): number[] {
 function kvDigest(llama: Llama, lane: number): string {
   const bytes = Buffer.from(llama.stateBytes(lane).buffer)
   const blob = parseBlob(bytes)
-  const chunk = Buffer.alloc(tokenBytes(blob.form) * blob.tokens)
-  takeChunk(bytes, blob, 0, blob.tokens, chunk)
-  return createHash('sha256').update(chunk).digest('hex').slice(0, 16)
+  const hash = createHash('sha256')
+  for (const plane of blob.planes) {
+    hash.update(bytes.subarray(plane.offset, plane.offset + plane.cellBytes * plane.rows * blob.tokens))
+  }
+  return hash.digest('hex').slice(0, 16)
 }
 
 class Feeder {

@@ -23,7 +23,9 @@ import type { WireIdentity } from '../protocol/engine.ts'
 import { joinCrc } from './crc-join.ts'
 import { ImageError, hex32, planManifest, readManifest, writeManifest } from './kv-manifest.ts'
 import type { ImageAbout, ImageManifest } from './kv-manifest.ts'
-import { emptyBlob, parseBlob, putChunk, takeChunk } from './llama/blob.ts'
+import { emptyBlob, parseBlob, pieces, putPiece, takePiece } from './llama/blob.ts'
+import type { Blob, Piece } from './llama/blob.ts'
+import { LlamaError } from './llama/error.ts'
 
 export { ImageError, imageKey } from './kv-manifest.ts'
 export type { ImageAbout } from './kv-manifest.ts'
@@ -34,8 +36,8 @@ const MAGIC = Buffer.from('ENTRKVIM', 'latin1')
 const HEAD_BYTES = 20
 /** Room for tens of thousands of spans. */
 const MANIFEST_BYTES_MAX = 16 * 1024 * 1024
-/** A digest goes this far before other work gets a turn: under 4 ms. */
-const PIECE_BYTES = 8 * 1024 * 1024
+/** Goes through one buffer before other work gets a turn: under 4 ms. */
+const PIECE_BYTES = 4 * 1024 * 1024
 /** The owner alone reads what a program said. */
 const FILE_MODE = 0o600
 
@@ -63,13 +65,12 @@ export async function writeImage(
   try {
     const manifest = await written(partial, source, plan, about)
     const digest = digestOf(head(manifest), manifest)
-    await verify(partial, digest)
+    await verify(partial, digest, parsed)
     await rename(partial, path)
     return { bytes: fileBytes(manifest), digest, manifest }
   } catch (error) {
     await rm(partial, { force: true })
-    if (error instanceof ImageError) throw error
-    throw new ImageError('unwritable', `the image ${path} could not be written: ${say(error)}`)
+    throw isSystem(error) ? new ImageError('unwritable', `the image ${path} cannot be written: ${say(error)}`) : error
   }
 }
 
@@ -84,8 +85,8 @@ export async function readImage(
       throw new ImageError('digest', `the image ${path} has the digest ${digest}, not ${expected.digest}`)
     }
     const { bytes, blob } = emptyBlob(manifest.form, manifest.tokens, lanes)
-    await eachChunk(file, manifest, headBytes, (chunk, position, tokens) => {
-      putChunk(bytes, blob, position, tokens, chunk)
+    await readChunks(file, manifest, headBytes, blob, (piece, position, tokens, data) => {
+      putPiece(bytes, blob, piece, position, tokens, data)
     })
     return { blob: bytes, manifest }
   })
@@ -99,14 +100,18 @@ async function written(path: string, source: Buffer, plan: ImageManifest, about:
   const file = await open(path, 'w', FILE_MODE)
   try {
     const crcs: number[] = []
-    const buffer = Buffer.allocUnsafeSlow(longest(plan))
+    const buffer = pieceBuffer(blob, plan)
     let at = head(plan).length
-    for (const { position, tokens, bytes } of plan.chunks) {
-      const chunk = buffer.subarray(0, bytes)
-      takeChunk(source, blob, position, tokens, chunk)
-      crcs.push(await crcOf(chunk))
-      await writeAll(file, chunk, at)
-      at += bytes
+    for (const { position, tokens } of plan.chunks) {
+      let crc = 0
+      for (const piece of pieces(blob, tokens, PIECE_BYTES)) {
+        const data = buffer.subarray(0, piece.bytes)
+        takePiece(source, blob, piece, position, tokens, data)
+        crc = crc32(data, crc)
+        await writeAll(file, data, at)
+        at += piece.bytes
+      }
+      crcs.push(crc)
     }
     const manifest = planManifest(about, blob.form, crcs)
     await writeAll(file, head(manifest), 0)
@@ -116,11 +121,12 @@ async function written(path: string, source: Buffer, plan: ImageManifest, about:
   }
 }
 
-function parsedBlob(source: Buffer): ReturnType<typeof parseBlob> {
+function parsedBlob(source: Buffer): Blob {
   try {
     return parseBlob(source)
   } catch (error) {
-    throw new ImageError('format', `the State is not laid out as expected: ${say(error)}`)
+    if (!(error instanceof LlamaError)) throw error
+    throw new ImageError('format', `the State is not laid out as expected: ${error.message}`)
   }
 }
 
@@ -140,18 +146,18 @@ async function writeAll(file: FileHandle, bytes: Buffer, position: number): Prom
   let done = 0
   while (done < bytes.length) {
     const { bytesWritten } = await file.write(bytes, done, bytes.length - done, position + done)
-    if (bytesWritten === 0) throw new Error('no more bytes could be written')
+    if (bytesWritten === 0) throw new ImageError('unwritable', `no byte after ${position + done} could be written`)
     done += bytesWritten
   }
 }
 
-async function verify(path: string, digest: string): Promise<void> {
+async function verify(path: string, digest: string, blob: Blob): Promise<void> {
   await withFile(path, async (file) => {
     const read = await readHead(file)
     if (read.digest !== digest) {
       throw new ImageError('digest', `the image ${path} reads back with the digest ${read.digest}`)
     }
-    await eachChunk(file, read.manifest, read.headBytes, () => undefined)
+    await readChunks(file, read.manifest, read.headBytes, blob, () => undefined)
   })
 }
 
@@ -167,8 +173,7 @@ async function withFile<T>(path: string, use: (file: FileHandle) => Promise<T>):
   try {
     return await use(file)
   } catch (error) {
-    if (error instanceof ImageError) throw error
-    throw new ImageError('missing', `the image ${path} cannot be read: ${say(error)}`)
+    throw isSystem(error) ? new ImageError('missing', `the image ${path} cannot be read: ${say(error)}`) : error
   } finally {
     await file.close()
   }
@@ -213,20 +218,24 @@ function checkIdentity(manifest: ImageManifest, expected: ImageExpected): void {
   if (wrong !== null) throw new ImageError('identity', `the image is not the one wanted: ${wrong}`)
 }
 
-/** Reads chunk after chunk through one buffer; a chunk is used only after its digest held. */
-async function eachChunk(
-  file: FileHandle, manifest: ImageManifest, headBytes: number,
-  use: (chunk: Buffer, position: number, tokens: number) => void,
+/** Reads through one buffer. What `use` makes of it counts only if this returns: then every digest held. */
+async function readChunks(
+  file: FileHandle, manifest: ImageManifest, headBytes: number, blob: Blob,
+  use: (piece: Piece, position: number, tokens: number, data: Buffer) => void,
 ): Promise<void> {
-  const buffer = Buffer.allocUnsafeSlow(longest(manifest))
+  const buffer = pieceBuffer(blob, manifest)
   let at = headBytes
   for (const chunk of manifest.chunks) {
-    const bytes = await readAll(file, buffer.subarray(0, chunk.bytes), at)
-    if (hex32(await crcOf(bytes)) !== chunk.crc32) {
+    let crc = 0
+    for (const piece of pieces(blob, chunk.tokens, PIECE_BYTES)) {
+      const data = await readAll(file, buffer.subarray(0, piece.bytes), at)
+      crc = crc32(data, crc)
+      use(piece, chunk.position, chunk.tokens, data)
+      at += piece.bytes
+    }
+    if (hex32(crc) !== chunk.crc32) {
       throw new ImageError('digest', `the image's chunk ${chunk.id} has another digest than its manifest says`)
     }
-    use(bytes, chunk.position, chunk.tokens)
-    at += chunk.bytes
   }
 }
 
@@ -242,15 +251,6 @@ async function readAll(file: FileHandle, into: Buffer, position: number): Promis
 
 // ---------------------------------------------------------------- digests and sizes
 
-async function crcOf(bytes: Buffer): Promise<number> {
-  let crc = 0
-  for (let at = 0; at < bytes.length; at += PIECE_BYTES) {
-    if (at > 0) await new Promise((resolve) => setImmediate(resolve))
-    crc = crc32(bytes.subarray(at, at + PIECE_BYTES), crc)
-  }
-  return crc
-}
-
 /** The whole file's CRC32, from those of its parts. */
 function digestOf(start: Buffer, manifest: ImageManifest): string {
   return hex32(manifest.chunks.reduce(
@@ -258,7 +258,16 @@ function digestOf(start: Buffer, manifest: ImageManifest): string {
 }
 
 const chunkBytes = (manifest: ImageManifest): number => manifest.chunks.reduce((sum, chunk) => sum + chunk.bytes, 0)
-const longest = (manifest: ImageManifest): number =>
-  manifest.chunks.reduce((max, chunk) => Math.max(max, chunk.bytes), 0)
+
+/** For every piece of every span: none is longer than PIECE_BYTES or its only plane, nor than the longest span. */
+function pieceBuffer(blob: Blob, manifest: ImageManifest): Buffer {
+  const longest = manifest.chunks.reduce((max, chunk) => Math.max(max, chunk.tokens), 0)
+  const planes = blob.planes.map((plane) => plane.cellBytes * plane.rows * longest)
+  const all = planes.reduce((sum, bytes) => sum + bytes, 0)
+  return Buffer.allocUnsafeSlow(Math.min(all, Math.max(PIECE_BYTES, ...planes)))
+}
+
 const fileBytes = (manifest: ImageManifest): number => head(manifest).length + chunkBytes(manifest)
+/** The file system's answer, as against a fault of ours. */
+const isSystem = (error: unknown): boolean => error instanceof Error && 'syscall' in error
 const say = (error: unknown): string => error instanceof Error ? error.message : String(error)

@@ -9,6 +9,7 @@ import { ImageError, readImage, writeImage } from '../../src/engine/kv-image.ts'
 import type { ImageAbout } from '../../src/engine/kv-image.ts'
 import { makeBlob } from './blobs.ts'
 import type { MadeBlob } from './blobs.ts'
+import { emptyBlob } from '../../src/engine/llama/blob.ts'
 
 let folder: string
 before(() => { folder = mkdtempSync(join(tmpdir(), 'entracte-image-')) })
@@ -139,6 +140,32 @@ describe('an image is refused', () => {
     }
   })
 
+})
+
+test('a State of many pieces comes back whole, whatever the spans', async () => {
+  const path = join(folder, 'large')
+  const plane = (cellBytes: number, rows: number): { type: number; cellBytes: number; rows: number } => (
+    { type: 1, cellBytes, rows })
+  // Planes of 0.9 to 5.4 MB: several in a piece, and one longer than a piece.
+  const form = {
+    transposed: true, keys: [plane(1_500, 1), plane(9_000, 1), plane(1_700, 1)],
+    values: [plane(2, 750), plane(2, 1_100), plane(2, 850)],
+  }
+  const { bytes, blob } = emptyBlob(form, 600, 2)
+  let seed = 1
+  for (const { offset, cellBytes, rows } of blob.planes) {
+    for (let at = offset; at < offset + cellBytes * rows * 600; at++) {
+      seed = (Math.imul(seed, 1_664_525) + 1_013_904_223) >>> 0
+      bytes[at] = seed >>> 24
+    }
+  }
+  for (const counts of [[600], [1, 598, 1], [300, 300], [599, 1], [200, 250, 150]]) {
+    const spans = counts.map((tokens, index) => ({ id: `span ${index}`, tokens, origin: 'prefilled' as const }))
+    const { digest } = await writeImage(path, bytes, { ...ABOUT, spans })
+    assert.equal(digest, crc32(readFileSync(path)).toString(16).padStart(8, '0'))
+    const { blob: read } = await readImage(path, { ...WANTED, digest }, 2)
+    assert(bytes.equals(read), `spans of ${counts.join(', ')}`)
+  }
 })
 
 describe('an image that is not the one wanted is refused', () => {

@@ -37,7 +37,7 @@ interface Plane extends PlaneForm {
   readonly offset: number
 }
 
-interface Blob {
+export interface Blob {
   readonly tokens: number
   readonly form: BlobForm
   /** K of every layer, then V of every layer. */
@@ -109,28 +109,51 @@ export function emptyBlob(
   return { bytes, blob: { tokens, form, planes: placed } }
 }
 
-/** Copies the KV of tokens `[from, from + count)` into a chunk of its own: plane by plane, row by row. */
-export function takeChunk(bytes: Buffer, blob: Blob, from: number, count: number, chunk: Buffer): void {
-  let at = 0
+/** Some planes, one after another, and their bytes for a span. */
+export interface Piece {
+  readonly planes: readonly Plane[]
+  readonly bytes: number
+}
+
+/** All planes in order, in pieces of at most `bytesMax` for a span of `count` tokens; a longer plane is one piece. */
+export function* pieces(blob: Blob, count: number, bytesMax: number): Generator<Piece> {
+  let planes: Plane[] = []
+  let bytes = 0
   for (const plane of blob.planes) {
+    const more = plane.cellBytes * plane.rows * count
+    if (planes.length > 0 && bytes + more > bytesMax) {
+      yield { planes, bytes }
+      planes = []
+      bytes = 0
+    }
+    planes.push(plane)
+    bytes += more
+  }
+  yield { planes, bytes }
+}
+
+/** Copies tokens `[from, from + count)` of a piece's planes out of a blob: plane by plane, row by row. */
+export function takePiece(bytes: Buffer, blob: Blob, piece: Piece, from: number, count: number, out: Buffer): void {
+  let at = 0
+  for (const plane of piece.planes) {
     const run = plane.cellBytes * count
     let source = plane.offset + plane.cellBytes * from
     for (let row = 0; row < plane.rows; row++) {
-      bytes.copy(chunk, at, source, source + run)
+      bytes.copy(out, at, source, source + run)
       source += plane.cellBytes * blob.tokens
       at += run
     }
   }
 }
 
-/** The reverse of `takeChunk`. */
-export function putChunk(bytes: Buffer, blob: Blob, from: number, count: number, chunk: Buffer): void {
+/** The reverse of `takePiece`. */
+export function putPiece(bytes: Buffer, blob: Blob, piece: Piece, from: number, count: number, data: Buffer): void {
   let at = 0
-  for (const plane of blob.planes) {
+  for (const plane of piece.planes) {
     const run = plane.cellBytes * count
     let target = plane.offset + plane.cellBytes * from
     for (let row = 0; row < plane.rows; row++) {
-      chunk.copy(bytes, target, at, at + run)
+      data.copy(bytes, target, at, at + run)
       target += plane.cellBytes * blob.tokens
       at += run
     }

@@ -135,8 +135,8 @@ const kernelName = (file: string): string => {
 }
 
 /**
- * The variant with the highest score of its own, which is also ggml's choice. It alone is loaded: a BLAS or a GPU library
- * beside it would take the larger batches and compute them otherwise (E1). Null where the kernels are in another file.
+ * The variant with the highest score of its own, which is also ggml's choice. It alone is loaded: a BLAS or a GPU
+ * library beside it would take the larger batches and compute them otherwise (E1). Null where another file has them.
  */
 function bestKernel(dir: string, files: readonly string[]): string | null {
   let best: { readonly file: string; readonly score: number } | null = null
