@@ -11,7 +11,7 @@ export interface Script {
   readonly items: readonly ScriptItem[]
   readonly contextTokens: Tokens
   readonly runningMax: number
-  /** Null: the engine keeps its own counsel about memory, as most do. */
+  /** Null: the engine keeps its own counsel about memory, as most do, and says nothing of KV. */
   readonly memory: EngineMemory | null
   /** States go to host and come back. */
   readonly residency: boolean

@@ -288,11 +288,12 @@ class Scripted implements ScriptedEngine {
     const { call, keepTokens, recomputeTokens, replay } = run.start
     const report = this.#report(run)
     const record = run.record()
+    const holdsStates = this.#ledger !== null
     this.#drop(run, run.fed)
     this.#failures.delete(call)
     const toolCalls = finish === 'tool_calls' ? run.answer.toolCalls.map(({ name }, index) => ({ id: toolCallIdOf(call, index), name })) : []
     this.#reports.finished(run.attempt, {
-      record: this.#script.tokenise ? writeRecord(record) : null,
+      record: holdsStates ? writeRecord(record) : null,
       promptTokens: record.promptTokens,
       outputTokens: report.outputTokens,
       cachedTokens: Math.min(keepTokens, record.promptTokens),
@@ -300,7 +301,7 @@ class Scripted implements ScriptedEngine {
       finish,
       report,
       parts: run.parts(),
-      spans: run.spans(),
+      spans: holdsStates ? run.spans() : [],
       toolCalls,
       toolEffect: this.#toolEffect(toolCalls.map(({ name }) => name)),
       resume: recomputeTokens === 0 ? 'none' : replay === 'exact' ? 'exact' : 'recomputed',
@@ -346,7 +347,8 @@ class Scripted implements ScriptedEngine {
   }
 
   #report(run: ScriptedRun): AttemptReport {
-    return { service: this.#meter.read(run.start.call, this.#clock.nowUs()), ...run.report() }
+    const kv = this.#ledger === null ? { tailPrefilled: 0, tailDecoded: 0 } : {}
+    return { service: this.#meter.read(run.start.call, this.#clock.nowUs()), ...run.report(), ...kv }
   }
 }
 

@@ -271,6 +271,14 @@ function callLaws(law: Law): void {
     }
   })
 
+  law('an engine that keeps its own counsel about memory says nothing of KV', [], async (stage) => {
+    if (stage.capabilities.memory !== null) return
+    const { call, finished } = await stage.run(stage.subject.short)
+    const { spans, report } = finished
+    assert.deepEqual([spans, report.tailPrefilled, report.tailDecoded, report.recomputedTokens, finished.resume], [[], 0, 0, 0, 'none'])
+    assert.equal(stage.listener.outcomes(call, 1)[0]?.record, null)
+  })
+
   law('a second attempt at a call that runs is refused, and the first goes on', [], async (stage) => {
     const call = stage.call()
     const { prepared } = await stage.measure(call, stage.subject.long)
