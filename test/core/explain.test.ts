@@ -144,6 +144,36 @@ describe('explain', () => {
     assert.deepEqual(only(explained.parts), { decode: 30, other: 490 })
   })
 
+  test('is open again once it is reopened', () => {
+    const explained = explain(log([0, started()], [10, ended], [50, { kind: 'program.reopened', program }]), quiet(90))
+    assert.deepEqual([explained.stage, explained.wallUs, explained.waiting.length], ['open', 90, 1])
+  })
+
+  test('takes outputs that are fed again for recompute, not for decoding', () => {
+    const explained = explain(log(
+      [0, started()], [0, arrived('a')], [0, scheduled('a', 2, 15)],
+      [100, { kind: 'call.progressed', call: callId('a'), attempt: 2, report: report({ outputTokens: 15, recomputedTokens: 80 }) }],
+      [160, { kind: 'call.progressed', call: callId('a'), attempt: 2, report: report({ outputTokens: 16, recomputedTokens: 80 }) }],
+    ), quiet(160))
+    assert.deepEqual(only(explained.parts), { recompute: 100, decode: 60 })
+  })
+
+  test('ends a copy with its own move, and a call with its first end', () => {
+    const explained = explain(log(
+      [0, started()], [0, arrived('a')], [10, onboard('m1', 'a')], [20, onboard('m2', null)], [30, moved('m2')], [50, moved('m1')],
+      [60, scheduled('a')], [80, completed('a', [0, 0, 0, 20])], [95, { kind: 'call.cancelled', call: callId('a'), why: 'late' }],
+    ), quiet(100))
+    assert.deepEqual(only(explained.parts), { queue: 20, copy: 40, decode: 20, other: 20 })
+    assert.deepEqual(explained.calls.map(({ end, endedUs }) => [end, endedUs]), [['stop', 80]])
+  })
+
+  test('gives the time without a client to the client, until its retry is ready', () => {
+    const explained = explain(log(
+      [0, started()], [0, arrived('a')], [10, { kind: 'call.detached', call: callId('a') }], [40, ready('a')], [45, scheduled('a')], [50, completed('a', [0, 0, 0, 5])],
+    ), quiet(50))
+    assert.deepEqual(only(explained.parts), { queue: 15, other: 30, decode: 5 })
+  })
+
   test('says that its record begins late', () => {
     const explained = explain(TOOL_LOOP.slice(5), quiet(99_000))
     assert.equal(explained.whole, false)
@@ -201,6 +231,10 @@ const anyLog = fc.array(fc.tuple(fc.integer({ min: 0, max: 200 }), anyFact), { m
 })
 
 describe('whatever the facts', () => {
+  test('the precedence is the one stated', () => {
+    assert.deepEqual([...PARTS], ['decode', 'prefill', 'recompute', 'copy', 'engineWait', 'queue', 'toolWait', 'other'])
+  })
+
   test('the parts add up to the wall time, of the program and of each call', () => {
     fc.assert(fc.property(anyLog, fc.integer({ min: 0, max: 30_000 }), (facts, nowUs) => {
       const explained = explain(facts, quiet(nowUs))
