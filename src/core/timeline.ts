@@ -115,6 +115,7 @@ function placeMove(calls: ReadonlyMap<CallId, CallTrack>, fact: Fact, atUs: Us):
 }
 
 function placeCall(track: CallTrack, fact: Fact, atUs: Us): void {
+  if (track.phase.kind === 'ended') return
   switch (fact.kind) {
     case 'call.measured':
       track.promptTokens = fact.promptTokens
@@ -176,7 +177,6 @@ function heard(track: CallTrack, report: AttemptReport, atUs: Us): void {
 }
 
 function enter(track: CallTrack, next: Phase): void {
-  if (track.phase.kind === 'ended') return
   leave(track, next.sinceUs)
   track.phase = next
 }
