@@ -10,7 +10,7 @@ import type { AttemptFailed, Finished, FromAttempt, HangUp, Measured, MeasureFai
 import { startInterrupt } from './interrupt.ts'
 import { decideIdle, discardDevice } from './kv.ts'
 import { spanTokens, stateOf, stateTokens } from './kv-read.ts'
-import { orderOf } from './policies.ts'
+import { orderOf } from './orders.ts'
 import { endIfDone, failProgram } from './program.ts'
 import { readyIfDue } from './ready.ts'
 import type { Call, State } from './state.ts'

@@ -8,14 +8,15 @@
 import { must } from './assert.ts'
 import type { Deciding } from './deciding.ts'
 import type { EngineId } from './ids.ts'
-import { giveWay, discardDevice } from './kv.ts'
-import { callWaitingOn, granulesFor, granulesFree, granulesLeaving, granulesTotal, stateOf } from './kv-read.ts'
+import { discardDevice, giveWay, giveWayCost, type MayLose } from './kv.ts'
+import { callWaitingOn, granulesFor, granulesFree, granulesLeaving, granulesTotal, stateOf, stateTokens } from './kv-read.ts'
 import { placeOf } from './placement.ts'
-import { orderOf, residencyOf } from './policies.ts'
+import { orderOf } from './orders.ts'
+import { residencyOf } from './residencies.ts'
 import { compareCalls } from './queue.ts'
 import { schedule } from './schedule.ts'
 import type { Call, Engine, StandingOrder } from './state.ts'
-import type { Granules } from './units.ts'
+import type { Granules, Us } from './units.ts'
 
 export function dispatch(d: Deciding): void {
   for (const engine of d.core.engines.values()) growGrants(d, engine)
@@ -68,13 +69,15 @@ function resuming(d: Deciding, engine: Engine): number {
 
 function makeRoom(d: Deciding, call: Call, engine: Engine, needed: Granules): void {
   if (engine.capabilities.memory === null) return
+  const policy = residencyOf(d.core)
+  const mayLose: MayLose = (state, regret) => policy.mayLose(d.core, state, regret, call, engine, d.nowUs)
   const short = (): Granules => needed - granulesFree(engine) - granulesLeaving(d.core, engine)
-  for (const { state, choice } of residencyOf(d.core).victims(d.core, engine, d.nowUs)) {
+  for (const { state, choice, regret } of policy.victims(d.core, engine, d.nowUs)) {
     if (short() <= 0) return
     const waiting = callWaitingOn(d.core, state)
     if (waiting !== null && (waiting.id === call.id || compareCalls(waiting, call) < 0)) continue
-    if (choice === 'offload') giveWay(d, state, engine, 'memory is wanted')
-    else discardDevice(d, state, 'memory is wanted, and feeding it again is cheaper than a copy')
+    if (choice === 'offload') giveWay(d, state, engine, 'memory is wanted', mayLose)
+    else if (mayLose(state, regret)) discardDevice(d, state, 'memory is wanted, and feeding it again is cheaper than a copy')
   }
   if (short() > 0 || engine.running.size >= engine.capabilities.runningMax) preemptFor(d, call, engine)
 }
@@ -86,8 +89,24 @@ function preemptFor(d: Deciding, call: Call, engine: Engine): void {
   if (running.some((other) => other.stage.kind === 'pausing')) return
   const worst = running.at(-1)
   if (worst === undefined || worst.preemptions >= d.core.config.preemptionsMax) return
-  if (!orderOf(d.core).preempts(call, worst)) return
+  if (!orderOf(d.core).preempts(call, worst) || !isWorthPreempting(d, worst, engine)) return
   d.emit({ kind: 'call.preempted', call: worst.id, engine: engine.id, by: call.id, why: 'a better call has no memory' })
+}
+
+/** Waiting for it to end must cost more than taking its State away: a copy where host has room, feeding it again where not. */
+function isWorthPreempting(d: Deciding, call: Call, engine: Engine): boolean {
+  const state = stateOf(d.core, call)
+  if (state === null) return false
+  return remainingUs(d, call, engine) > giveWayCost(d, state, engine)
+}
+
+/** At most: as if it generated all it may within its grant. */
+function remainingUs(d: Deciding, call: Call, engine: Engine): Us {
+  const { prefillNsPerToken, decodeBaseNs, decodeRowNs } = engine.speeds
+  const state = stateOf(d.core, call)
+  const prefillTokens = Math.max(0, call.promptTokens - (state === null ? 0 : stateTokens(d.core, state)))
+  const outputTokens = Math.min(call.maxTokens, call.outputTokens + d.core.config.grantTokens) - call.outputTokens
+  return Math.round((prefillTokens * prefillNsPerToken + outputTokens * (decodeBaseNs + decodeRowNs * engine.running.size)) / 1_000)
 }
 
 /** Grants follow what a call generates, a step ahead; where a granule holds a whole State there is nothing to do. */

@@ -4,16 +4,16 @@
  * it had. Keeps invariants 5, 9 and 11.
  */
 import { must } from './assert.ts'
-import { discardCost, imageBytes } from './cost.ts'
+import { discardCost, imageBytes, offloadCost } from './cost.ts'
 import { clearTimer, ignore, setTimer, type Deciding } from './deciding.ts'
 import { moveId, type SessionId, type StateId } from './ids.ts'
 import type { MoveDone, MoveFailed } from './input.ts'
 import { granulesWanted, hostFreeBytes, stateTokens } from './kv-read.ts'
-import { proposedResidencyOf, residencyOf } from './policies.ts'
+import { proposedResidencyOf, residencyOf } from './residencies.ts'
 import { readyIfDue } from './ready.ts'
 import { scheduleResumed } from './schedule.ts'
 import type { Call, Engine, Interrupt, Move, State } from './state.ts'
-import type { MicroCost } from './units.ts'
+import type { Bytes, MicroCost } from './units.ts'
 
 // ---------------------------------------------------------------- a program waits
 
@@ -29,7 +29,7 @@ export function decideIdle(d: Deciding, id: StateId): void {
   d.emit({ kind: 'kv.decided', state: id, interrupt: interrupt?.id ?? null, ...decision, performed })
   if (!performed) return
   if (decision.choice === 'discard') return discardDevice(d, state, decision.because)
-  if (decision.choice === 'offload') return giveWay(d, state, engine, decision.because)
+  if (decision.choice === 'offload') return void giveWay(d, state, engine, decision.because, () => true)
   d.emit({ kind: 'kv.preserved', state: id, engine: engine.id })
   if (decision.reconsiderAtUs !== null) setTimer(d, `reconsider:${id}`, decision.reconsiderAtUs)
 }
@@ -45,11 +45,48 @@ function interruptOf(d: Deciding, state: State): Interrupt | null {
   return interrupt === null ? null : must(d.core.interrupts, interrupt)
 }
 
-/** To host if there is or can be made room, else gone. */
-export function giveWay(d: Deciding, state: State, engine: Engine, why: string): void {
+/** Says of a State that would be lost, and what that is expected to cost, whether it may be. */
+export type MayLose = (state: State, regret: MicroCost) => boolean
+
+/**
+ * To host if there is room; else whichever is regretted less is lost, this State or images on host, where that may be.
+ * False where nothing may be lost: then it stays.
+ */
+export function giveWay(d: Deciding, state: State, engine: Engine, why: string, mayLose: MayLose): boolean {
+  const neededBytes = imageBytes(engine, stateTokens(d.core, state)) + IMAGE_OVERHEAD_BYTES
+  const regret = discardCost(d.core, state, engine, 1_000_000)
+  const can = engine.capabilities.offload && engine.capabilities.imageKey !== null && neededBytes <= d.core.host.totalBytes
+  const dropped = can ? imagesInTheWay(d, neededBytes) : null
+  const lost = dropped?.reduce((sum, victim) => sum + victim.regret, 0) ?? 0
+  if (dropped !== null && lost <= regret && dropped.every((victim) => mayLose(victim.state, victim.regret))) {
+    for (const victim of dropped) discardHost(d, victim.state, 'host memory is wanted, and it is regretted least')
+    beginOffload(d, state, engine)
+    return true
+  }
+  if (!mayLose(state, regret)) return false
+  discardDevice(d, state, can ? `${why}, and the host tier has no room for it` : why)
+  return true
+}
+
+/** What giving way would cost a State that is wanted again: a copy out and in, or all that would be lost for room. */
+export function giveWayCost(d: Deciding, state: State, engine: Engine): MicroCost {
+  const neededBytes = imageBytes(engine, stateTokens(d.core, state)) + IMAGE_OVERHEAD_BYTES
   const can = engine.capabilities.offload && engine.capabilities.imageKey !== null
-  if (can && makeHostRoom(d, state, engine)) beginOffload(d, state, engine)
-  else discardDevice(d, state, can ? `${why}; the host tier has no room for it` : why)
+  return can && hostFreeBytes(d.core) >= neededBytes
+    ? offloadCost(d.core, state, engine, 0, 1_000_000)
+    : discardCost(d.core, state, engine, 1_000_000)
+}
+
+/** Images that would have to go, cheapest regret first, for so many bytes to be free. */
+function imagesInTheWay(d: Deciding, neededBytes: Bytes): { state: State; regret: MicroCost }[] {
+  let freeBytes = hostFreeBytes(d.core)
+  const dropped: { state: State; regret: MicroCost }[] = []
+  for (const victim of residencyOf(d.core).hostVictims(d.core, d.nowUs)) {
+    if (freeBytes >= neededBytes) break
+    freeBytes += victim.state.host?.bytes ?? 0
+    dropped.push(victim)
+  }
+  return dropped
 }
 
 function beginOffload(d: Deciding, state: State, engine: Engine): void {
@@ -63,25 +100,6 @@ function beginOffload(d: Deciding, state: State, engine: Engine): void {
 
 /** Manifest and tables of an image beside the KV itself; an image that turns out larger fails its move. */
 const IMAGE_OVERHEAD_BYTES = 64 * 1_024
-
-/** Drops images that are regretted less, together, than discarding this State would be. */
-function makeHostRoom(d: Deciding, state: State, engine: Engine): boolean {
-  const neededBytes = imageBytes(engine, stateTokens(d.core, state)) + IMAGE_OVERHEAD_BYTES
-  if (neededBytes > d.core.host.totalBytes) return false
-  const worth: MicroCost = residencyOf(d.core).name === 'lru-host' ? 0 : discardCost(d.core, state, engine, 1_000_000)
-  let freeBytes = hostFreeBytes(d.core)
-  let regret: MicroCost = 0
-  const dropped: State[] = []
-  for (const victim of residencyOf(d.core).hostVictims(d.core, d.nowUs)) {
-    if (freeBytes >= neededBytes) break
-    regret += victim.regret
-    freeBytes += victim.state.host?.bytes ?? 0
-    dropped.push(victim.state)
-  }
-  if (freeBytes < neededBytes || regret > worth) return false
-  for (const victim of dropped) discardHost(d, victim, 'host memory is wanted, and it is regretted least')
-  return true
-}
 
 export function discardDevice(d: Deciding, state: State, why: string): void {
   clearTimer(d, `reconsider:${state.id}`)

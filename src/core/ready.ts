@@ -1,7 +1,7 @@
 /** Owns the READY rule (seed section 18): nothing else may put a call into a queue. Keeps invariant 2. */
 import { must } from './assert.ts'
 import type { Deciding } from './deciding.ts'
-import { orderOf } from './policies.ts'
+import { orderOf } from './orders.ts'
 import type { Call } from './state.ts'
 
 /** READY(call) = parents committed, epoch valid, not cancelled, sized; its tool outputs came with it (invariant 2). */

@@ -32,7 +32,7 @@ export function scheduleResumed(d: Deciding, call: Call, engine: Engine): void {
 function isWorthOnboarding(d: Deciding, call: Call, state: State, engine: Engine): boolean {
   const { capabilities } = engine
   if (!capabilities.onboard || capabilities.imageKey === null || state.host?.imageKey !== capabilities.imageKey) return false
-  if (baseTokensOf(call, state) === 0) return false
+  if (fedTokensOf(d, call, state) === 0) return false
   return copyInUs(engine, state.host.tokens) <= recompute(d.core, state, engine).workUs
 }
 
@@ -49,11 +49,16 @@ function baseTokensOf(call: Call, state: State): Tokens {
   return call.reusable?.state === state.id ? call.reusable.tokens : 0
 }
 
+/** What was fed before and still counts: the tail too, unless the call continues an earlier point. */
+function fedTokensOf(d: Deciding, call: Call, state: State): Tokens {
+  const baseTokens = baseTokensOf(call, state)
+  return baseTokens < spanTokens(state) ? baseTokens : stateTokens(d.core, state)
+}
+
 function start(d: Deciding, call: Call, engine: Engine): void {
   const state = stateOf(d.core, call)
   const baseTokens = state === null ? 0 : baseTokensOf(call, state)
-  const cut = state !== null && baseTokens < spanTokens(state)
-  const fedTokens = state === null ? 0 : cut ? baseTokens : stateTokens(d.core, state)
+  const fedTokens = state === null ? 0 : fedTokensOf(d, call, state)
   const keepTokens = Math.min(state?.device?.tokens ?? 0, fedTokens)
   if (state !== null) clearTimer(d, `reconsider:${state.id}`)
   d.emit({

@@ -6,13 +6,19 @@
  * With few waits seen it falls back to break-even: hold for as long as the other thing would have cost, which is never
  * worse than twice the best that somebody who knew the wait could do.
  *
- * Under pressure it gives up what it expects to regret least for each second of memory gained.
+ * Under pressure it gives up what it expects to regret least for each second of memory gained. What would have to be fed
+ * again is lost only for a call that goes before it in the order, or while the engine stands idle, or once the call has
+ * waited as long as the loss would cost: nobody waits for memory longer than memory is worth, and work is not thrown away
+ * while there is other work to do.
  */
+import { must } from '../../assert.ts'
 import type { KvOption } from '../../fact.ts'
+import type { ThreadId } from '../../ids.ts'
+import { orderOf } from '../../orders.ts'
 import { discardCost, engineOf, granuleSecondMicro, imageBytes, offloadCost, preserveCost } from '../../cost.ts'
-import { callWaitingOn, hostStates, idleStates, stateTokens } from '../../kv-read.ts'
+import { callWaitingOn, hostFreeBytes, hostStates, idleStates, stateTokens } from '../../kv-read.ts'
 import { WAITS_ENOUGH, borders, expectedWaitUs, returnsPpm, stillWaitingPpm, survivalOf, type Survival } from '../../predict.ts'
-import type { CoreState, Engine, Interrupt, State } from '../../state.ts'
+import type { Call, CoreState, Engine, Interrupt, State } from '../../state.ts'
 import { SECOND_US, type Granules, type MicroCost, type Us } from '../../units.ts'
 import type { ResidencyDecision, ResidencyPolicy } from './residency.ts'
 
@@ -57,6 +63,12 @@ export const leastCost: ResidencyPolicy = {
       .sort((a, b) => a.perSecond - b.perSecond || (a.state.id < b.state.id ? -1 : 1))
   },
 
+  mayLose(core, state, regret, call, engine, nowUs) {
+    if (state.owner.kind !== 'thread' || engine.running.size === 0) return true
+    if (call.stage.kind === 'ready' && nowUs - call.stage.sinceUs >= regret) return true
+    return goesBefore(core, call, state.owner.thread)
+  },
+
   hostVictims(core, nowUs) {
     return hostStates(core)
       .map((state) => {
@@ -68,6 +80,15 @@ export const leastCost: ResidencyPolicy = {
       })
       .sort((a, b) => a.perMebibyte - b.perMebibyte || (a.state.id < b.state.id ? -1 : 1))
   },
+}
+
+/** Whether a ready call goes before the next call of a thread, which has not come yet. */
+function goesBefore(core: Readonly<CoreState>, call: Readonly<Call>, thread: ThreadId): boolean {
+  const { active, last } = must(core.threads, thread)
+  const other = active ?? last
+  if (other === null) return true
+  const key = orderOf(core).key(core, { ...must(core.calls, other), seq: Number.MAX_SAFE_INTEGER })
+  return call.level - key.level < 0 || (call.level === key.level && call.tie < key.tie)
 }
 
 interface Wait {
@@ -102,12 +123,12 @@ function waitOf(core: Readonly<CoreState>, state: Readonly<State>, interrupt: Re
 
 /** Offload or Discard, whichever is cheaper and possible. */
 function cheaperOther(core: Readonly<CoreState>, state: Readonly<State>, engine: Engine, wait: Wait): { choice: 'offload' | 'discard'; cost: MicroCost; options: KvOption[] } {
-  const tooLarge = imageBytes(engine, stateTokens(core, state)) > core.host.totalBytes
+  const noRoom = imageBytes(engine, stateTokens(core, state)) > hostFreeBytes(core)
   const offload: KvOption = {
     choice: 'offload',
     cost: offloadCost(core, state, engine, wait.expectedUs, wait.returnPpm),
     infeasible: !engine.capabilities.offload || !engine.capabilities.onboard ? 'the engine cannot'
-      : tooLarge ? 'the host tier is smaller than it' : null,
+      : noRoom ? 'the host tier has no room for it' : null,
   }
   const discard: KvOption = { choice: 'discard', cost: discardCost(core, state, engine, wait.returnPpm), infeasible: null }
   const options = [offload, discard]

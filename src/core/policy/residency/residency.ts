@@ -3,7 +3,7 @@
  * memory is wanted. Pure; it proposes, `kv.ts` checks what is possible and carries it out.
  */
 import type { KvChoice, KvOption } from '../../fact.ts'
-import type { CoreState, Engine, Interrupt, State } from '../../state.ts'
+import type { Call, CoreState, Engine, Interrupt, State } from '../../state.ts'
 import type { Granules, MicroCost, Us } from '../../units.ts'
 
 export interface ResidencyDecision {
@@ -28,6 +28,8 @@ export interface ResidencyPolicy {
   decide(core: Readonly<CoreState>, state: Readonly<State>, interrupt: Readonly<Interrupt> | null, granulesWanted: Granules, nowUs: Us): ResidencyDecision
   /** Idle States of an engine, the one to give way first in front. */
   victims(core: Readonly<CoreState>, engine: Readonly<Engine>, nowUs: Us): Victim[]
+  /** Whether KV may be lost, at such a regret, so that `call` can run on `engine` now. In the end it must: nobody waits for ever. */
+  mayLose(core: Readonly<CoreState>, state: Readonly<State>, regret: MicroCost, call: Readonly<Call>, engine: Readonly<Engine>, nowUs: Us): boolean
   /** States on host, the one to drop first in front. */
   hostVictims(core: Readonly<CoreState>, nowUs: Us): { readonly state: State; readonly regret: MicroCost }[]
 }
