@@ -1,4 +1,7 @@
-/** Owns reading a call's body back: the validated chat call as JSON. Its text comes from our own door, so only its frame is checked. */
+/**
+ * Owns reading a call's body back: the validated chat call as JSON. Its text comes from our own door, so only its frame
+ * is checked.
+ */
 import type { ChatCall } from '../protocol/chat.ts'
 
 /** Null where the text is no chat call. */

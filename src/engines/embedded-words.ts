@@ -1,4 +1,7 @@
-/** Owns the translation between the engine process's words and the driver's: its command line, what it can do, its reports. */
+/**
+ * Owns the translation between the engine process's words and the driver's: its command line, what it can do, its
+ * reports.
+ */
 import type { AttemptReport } from '../core/input.ts'
 import type { Capabilities } from '../core/state.ts'
 import type { Tokens } from '../core/units.ts'
@@ -21,7 +24,8 @@ export interface EngineSettings {
 }
 
 export function argsOf(options: EngineSettings): string[] {
-  const { modelPath, lanes, laneTokens, threads, chunkTokens, flashAttention, extraBuffers, libraryDir, probeCachePath } = options
+  const { modelPath, lanes, laneTokens, threads, chunkTokens } = options
+  const { flashAttention, extraBuffers, libraryDir, probeCachePath } = options
   return [
     '--model', modelPath,
     '--lanes', String(lanes), '--lane-tokens', String(laneTokens),

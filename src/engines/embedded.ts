@@ -159,7 +159,8 @@ export class EmbeddedEngine implements EnginePort {
     this.#restartsMs = this.#restartsMs.filter((atMs) => nowMs - atMs < this.#limits.restartWindowMs)
     const { restartsMax, restartWindowMs, restartBackoffMs } = this.#limits
     const again = this.#restartsMs.length < restartsMax
-    this.#reports.lost(again ? why : `${why}; it stays lost: it was started again ${restartsMax} times in ${restartWindowMs / 1_000} s`)
+    const often = `it was started again ${restartsMax} times in ${restartWindowMs / 1_000} s`
+    this.#reports.lost(again ? why : `${why}; it stays lost: ${often}`)
     this.#answerAll(unavailable(`${this.id} was lost: ${why}`))
     if (!again) return
     const pauseMs = restartBackoffMs[Math.min(this.#restartsMs.length, restartBackoffMs.length - 1)] ?? 0
@@ -219,10 +220,13 @@ export class EmbeddedEngine implements EnginePort {
     const given = this.#measuring.get(callId(call))?.[0]?.request.records ?? []
     const record = matched === null ? null : given.find((one) => one.call === matched.record)?.call ?? null
     if (matched !== null && record === null) return `it matched ${call} with ${matched.record}, which it was not given`
-    if (matched !== null && matched.tokens > promptTokens) return `it matched ${matched.tokens} of ${promptTokens} tokens`
+    if (matched !== null && matched.tokens > promptTokens) {
+      return `it matched ${matched.tokens} of ${promptTokens} tokens`
+    }
     const match = record === null ? null : { record, tokens: matched?.tokens ?? 0 }
     // A copy: the frame it lies in holds more.
-    return this.#answer(call, () => ({ ok: true, prepared: prepared.slice(), promptTokens, matched: match, renderingWon }))
+    const copy = prepared.slice()
+    return this.#answer(call, () => ({ ok: true, prepared: copy, promptTokens, matched: match, renderingWon }))
   }
 
   #answer(call: string, measurement: () => Measurement): string | null {

@@ -17,7 +17,8 @@ const flag: Check = (value) => typeof value === 'boolean'
 const oneOf = (...choices: readonly string[]): Check => (value) => typeof value === 'string' && choices.includes(value)
 const orNull = (check: Check): Check => (value) => value === null || check(value)
 const list = (item: Check): Check => (value) => Array.isArray(value) && value.every(item)
-const object = (fields: Readonly<Record<string, Check>>): Check => (value) => isObject(value) && wrongField(value, fields) === null
+type Fields = Readonly<Record<string, Check>>
+const object = (fields: Fields): Check => (value) => isObject(value) && wrongField(value, fields) === null
 
 const origin = oneOf('prefilled', 'decoded')
 const attempt = { call: id, attempt: count }
@@ -31,16 +32,22 @@ const speeds = object({
 })
 const engine = object({
   library: text, cpuKernel: text, modelDigest: id, lanes: positive, laneTokens: positive, kvBytesPerToken: positive,
-  contextTokens: positive, imageKey: id, exact: object({ answer: oneOf('yes', 'no', 'unknown'), because: text }), speeds,
+  contextTokens: positive, imageKey: id, speeds,
+  exact: object({ answer: oneOf('yes', 'no', 'unknown'), because: text }),
 })
 const textPart = object({ kind: oneOf('text'), text })
 const toolCallPart = object({ kind: oneOf('toolCall'), index: count, name: orNull(text), arguments: text })
 const part: Check = (value) => textPart(value) || toolCallPart(value)
 
-const FIELDS: { readonly [K in Kind]: Readonly<Record<Exclude<keyof Extract<EngineEvent, { kind: K }>, 'kind'>, Check>> } = {
+type FieldOf<K extends Kind> = Exclude<keyof Extract<EngineEvent, { kind: K }>, 'kind'>
+
+const FIELDS: { readonly [K in Kind]: Readonly<Record<FieldOf<K>, Check>> } = {
   welcome: { protocol: count, engine },
   engine: { engine },
-  measured: { call: id, promptTokens: positive, matched: orNull(object({ record: id, tokens: count })), renderingWon: orNull(text) },
+  measured: {
+    call: id, promptTokens: positive, renderingWon: orNull(text),
+    matched: orNull(object({ record: id, tokens: count })),
+  },
   unmeasurable: { call: id, code: id, why: text },
   tokens: { ...attempt, index: count, tokens: list(count), parts: list(part) },
   progress: { speeds: orNull(speeds), calls: list(object({ ...run, report })) },
@@ -63,7 +70,9 @@ const BINARY_PARTS: Partial<Record<Kind, number>> = { measured: 1, finished: 1 }
 export function readEvent(message: unknown, bin: readonly Uint8Array[]): EngineEvent {
   if (!isObject(message)) throw new BrokenEvent('it sent what is no object')
   const { kind } = message
-  if (typeof kind !== 'string' || !isKind(kind)) throw new BrokenEvent(`it sent an event that does not exist: ${JSON.stringify(kind)}`)
+  if (typeof kind !== 'string' || !isKind(kind)) {
+    throw new BrokenEvent(`it sent an event that does not exist: ${JSON.stringify(kind)}`)
+  }
   const wrong = wrongField(message, FIELDS[kind])
   if (wrong !== null) throw new BrokenEvent(`it sent ${kind} with a wrong ${wrong}`)
   const parts = BINARY_PARTS[kind] ?? 0
@@ -74,7 +83,8 @@ export function readEvent(message: unknown, bin: readonly Uint8Array[]): EngineE
 
 const isKind = (kind: string): kind is Kind => Object.hasOwn(FIELDS, kind)
 
-const isObject = (value: unknown): value is Record<string, unknown> => typeof value === 'object' && value !== null && !Array.isArray(value)
+const isObject = (value: unknown): value is Record<string, unknown> =>
+  typeof value === 'object' && value !== null && !Array.isArray(value)
 
 function wrongField(value: Record<string, unknown>, fields: Readonly<Record<string, Check>>): string | null {
   for (const [name, check] of Object.entries(fields)) if (!check(value[name])) return name

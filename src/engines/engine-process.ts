@@ -66,7 +66,8 @@ export class EngineProcess {
     this.#options = options
     this.#handlers = handlers
     this.#socketDir = process.platform === 'win32' ? null : mkdtempSync(join(tmpdir(), SOCKET_DIR_PREFIX))
-    this.#socketPath = this.#socketDir === null ? `\\\\.\\pipe\\entracte-${process.pid}-${process.hrtime.bigint()}` : join(this.#socketDir, 's')
+    this.#socketPath = this.#socketDir === null
+      ? `\\\\.\\pipe\\entracte-${process.pid}-${process.hrtime.bigint()}` : join(this.#socketDir, 's')
     // A group of its own: an interrupt from the terminal is for us, and we let go of the engine in good order.
     this.#child = spawn(process.execPath, [options.workerPath, '--socket', this.#socketPath, ...options.args], {
       stdio: ['ignore', 'ignore', 'pipe'], detached: process.platform !== 'win32', windowsHide: true,
@@ -117,7 +118,9 @@ export class EngineProcess {
         this.#endSoon()
       })
       child.once('error', (error) => { if (child.pid === undefined) dead(`it could not be started: ${error.message}`) })
-      child.once('exit', (code, signal) => dead(signal === null ? `its process ended with code ${code}` : `its process was ended by ${signal}`))
+      child.once('exit', (code, signal) => {
+        dead(signal === null ? `its process ended with code ${code}` : `its process was ended by ${signal}`)
+      })
     })
   }
 
@@ -160,7 +163,9 @@ export class EngineProcess {
   /** The engine listens once its model is loaded. */
   #connect(): void {
     if (this.#lost || this.#isDead) return
-    if (performance.now() - this.#startedMs > CONNECT_MS_MAX) return this.#lose(`it did not listen within ${CONNECT_MS_MAX} ms`)
+    if (performance.now() - this.#startedMs > CONNECT_MS_MAX) {
+      return this.#lose(`it did not listen within ${CONNECT_MS_MAX} ms`)
+    }
     const socket = connect(this.#socketPath)
     const again = (): void => this.#after(CONNECT_EVERY_MS, () => this.#connect())
     socket.once('error', again)
@@ -204,7 +209,9 @@ export class EngineProcess {
         this.#handlers.event(event, bin)
       }
     } catch (error) {
-      if (error instanceof FrameError || error instanceof BrokenEvent) return this.condemn(`it broke the protocol: ${error.message}`)
+      if (error instanceof FrameError || error instanceof BrokenEvent) {
+        return this.condemn(`it broke the protocol: ${error.message}`)
+      }
       throw error
     }
   }

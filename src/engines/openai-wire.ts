@@ -17,7 +17,8 @@ export function requestBody(chat: ChatCall, seed: number, maxTokens: number): st
     messages: messages.map(messageOut),
     ...(tools.length > 0 && {
       tools: tools.map((tool) => ({ type: 'function', function: tool })),
-      tool_choice: typeof toolChoice === 'string' ? toolChoice : { type: 'function', function: { name: toolChoice.name } },
+      tool_choice: typeof toolChoice === 'string' ? toolChoice
+        : { type: 'function', function: { name: toolChoice.name } },
     }),
     temperature: sampling.temperature,
     ...(sampling.topP !== 1 && { top_p: sampling.topP }),
@@ -37,7 +38,9 @@ function messageOut({ role, content, toolCalls, toolCallId }: ChatMessage): obje
   return {
     role,
     content: content === '' ? null : content,
-    tool_calls: toolCalls.map((call) => ({ id: call.id, type: 'function', function: { name: call.name, arguments: call.arguments } })),
+    tool_calls: toolCalls.map(({ id, name, arguments: text }) => (
+      { id, type: 'function', function: { name, arguments: text } }
+    )),
   }
 }
 
@@ -59,7 +62,9 @@ export class AnswerReader {
       maxBufferSize: EVENT_CHARS_MAX,
       onEvent: ({ data }) => this.#event(data),
       onError: (error) => {
-        if (error.type === 'max-buffer-size-exceeded') throw new UpstreamError('an event of the upstream is too long', false)
+        if (error.type === 'max-buffer-size-exceeded') {
+          throw new UpstreamError('an event of the upstream is too long', false)
+        }
       },
     })
   }
@@ -71,7 +76,10 @@ export class AnswerReader {
   /** The upstream said that nothing follows. */
   get ended(): boolean { return this.#ended }
   /** Null until it has said why it ended. */
-  get finish(): FinishReason | null { return this.#finish !== null && this.#toolNames.length > 0 ? 'tool_calls' : this.#finish }
+  get finish(): FinishReason | null {
+    return this.#finish !== null && this.#toolNames.length > 0 ? 'tool_calls' : this.#finish
+  }
+
   get usage(): Usage | null { return this.#usage }
   get toolCalls(): readonly { readonly name: string }[] { return this.#toolNames.map((name) => ({ name })) }
 
@@ -82,7 +90,9 @@ export class AnswerReader {
       return
     }
     const chunk = fields(parse(data))
-    if (chunk['error'] !== undefined && chunk['error'] !== null) throw new UpstreamError(messageOf(chunk) ?? 'the upstream failed', true)
+    if (chunk['error'] !== undefined && chunk['error'] !== null) {
+      throw new UpstreamError(messageOf(chunk) ?? 'the upstream failed', true)
+    }
     this.#readUsage(fields(chunk['usage']))
     const choice = fields(Array.isArray(chunk['choices']) ? chunk['choices'][0] : null)
     const parts = this.#parts(fields(choice['delta']))
@@ -93,27 +103,38 @@ export class AnswerReader {
 
   #parts(delta: Record<string, unknown>): StreamPart[] {
     const parts: StreamPart[] = []
-    if (typeof delta['content'] === 'string' && delta['content'] !== '') parts.push({ kind: 'text', text: delta['content'] })
+    if (typeof delta['content'] === 'string' && delta['content'] !== '') {
+      parts.push({ kind: 'text', text: delta['content'] })
+    }
     for (const [at, entry] of (Array.isArray(delta['tool_calls']) ? delta['tool_calls'] : []).entries()) {
       const call = fields(entry)
       const index = Number.isSafeInteger(call['index']) ? Number(call['index']) : at
       const { name, arguments: given } = fields(call['function'])
       const begins = index === this.#toolNames.length
-      if (begins && (typeof name !== 'string' || name === '')) throw new UpstreamError('a tool call of the upstream has no name', false)
-      if (index > this.#toolNames.length || index < 0) throw new UpstreamError(`a tool call of the upstream has index ${index} and ${this.#toolNames.length} came before`, false)
+      if (begins && (typeof name !== 'string' || name === '')) {
+        throw new UpstreamError('a tool call of the upstream has no name', false)
+      }
+      if (index > this.#toolNames.length || index < 0) {
+        const before = this.#toolNames.length
+        throw new UpstreamError(`a tool call of the upstream has index ${index} and ${before} came before`, false)
+      }
       if (begins) this.#toolNames.push(String(name))
       const text = typeof given === 'string' ? given : ''
-      if (begins || text !== '') parts.push({ kind: 'toolCall', index, name: begins ? String(name) : null, arguments: text })
+      if (begins || text !== '') {
+        parts.push({ kind: 'toolCall', index, name: begins ? String(name) : null, arguments: text })
+      }
     }
     return parts
   }
 
   #readUsage(usage: Record<string, unknown>): void {
-    const count = (value: unknown): number | null => (Number.isSafeInteger(value) && Number(value) >= 0 ? Number(value) : null)
+    const count = (value: unknown): number | null =>
+      (Number.isSafeInteger(value) && Number(value) >= 0 ? Number(value) : null)
     const promptTokens = count(usage['prompt_tokens'])
     const outputTokens = count(usage['completion_tokens'])
     if (promptTokens === null || outputTokens === null) return
-    this.#usage = { promptTokens, outputTokens, cachedTokens: count(fields(usage['prompt_tokens_details'])['cached_tokens']) ?? 0 }
+    const cachedTokens = count(fields(usage['prompt_tokens_details'])['cached_tokens']) ?? 0
+    this.#usage = { promptTokens, outputTokens, cachedTokens }
   }
 }
 
@@ -135,7 +156,7 @@ export class UpstreamError extends Error {
   /** When the upstream wants to be asked again; null where it did not say. */
   readonly retryAfterMs: number | null
 
-  constructor(message: string, retryable: boolean, more: { readonly reached?: boolean; readonly retryAfterMs?: number | null } = {}) {
+  constructor(message: string, retryable: boolean, more: { reached?: boolean; retryAfterMs?: number | null } = {}) {
     super(message)
     this.retryable = retryable
     this.reached = more.reached ?? true
@@ -146,8 +167,8 @@ export class UpstreamError extends Error {
 /** What an error body says, in the shapes in use; null where it says nothing. */
 export function messageOf(body: unknown): string | null {
   const { error, message, detail } = fields(body)
-  for (const said of [fields(error)['message'], error, message, detail]) if (typeof said === 'string' && said !== '') return said
-  return null
+  const said = [fields(error)['message'], error, message, detail].find((one) => typeof one === 'string' && one !== '')
+  return typeof said === 'string' ? said : null
 }
 
 /** The object it is, or an empty one: what comes from outside has the fields it has. */

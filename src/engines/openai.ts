@@ -12,7 +12,9 @@ import { engineId, type CallId } from '../core/ids.ts'
 import type { AttemptReport } from '../core/input.ts'
 import type { Capabilities, Effect, EngineSpeeds } from '../core/state.ts'
 import type { Tokens, Us } from '../core/units.ts'
-import type { EngineCommand, EnginePort, EngineSink, Measurement, MeasureRequest, StartCommand } from '../driver/ports.ts'
+import type {
+  EngineCommand, EnginePort, EngineSink, Measurement, MeasureRequest, StartCommand,
+} from '../driver/ports.ts'
 import { toolCallIdOf } from '../protocol/chat.ts'
 import { undeclared } from './capability.ts'
 import { estimateTokens, readChatCall } from './chat-body.ts'
@@ -92,10 +94,10 @@ export class OpenaiEngine implements EnginePort {
   measure({ body }: MeasureRequest): Promise<Measurement> {
     const promptTokens = estimateTokens(body)
     const { contextTokens } = this.#options
+    const tooLong = `the prompt has about ${promptTokens} tokens and the context ${contextTokens}`
     return Promise.resolve(readChatCall(body) === null
       ? { ok: false, code: 'invalid_request', why: 'the body is no chat call' }
-      : promptTokens >= contextTokens
-        ? { ok: false, code: 'context_too_long', why: `the prompt has about ${promptTokens} tokens and the context ${contextTokens}` }
+      : promptTokens >= contextTokens ? { ok: false, code: 'context_too_long', why: tooLong }
         : { ok: true, prepared: new Uint8Array(), promptTokens, matched: null, renderingWon: null })
   }
 
@@ -124,7 +126,9 @@ export class OpenaiEngine implements EnginePort {
   #start(start: StartCommand): void {
     const chat = readChatCall(start.body)
     if (chat === null) return this.#reports.refuse(start, 'the body is no chat call', false)
-    if (start.forced.length > 0) return this.#reports.refuse(start, `${this.id} cannot go on with an answer that was shown in part`, false)
+    if (start.forced.length > 0) {
+      return this.#reports.refuse(start, `${this.id} cannot go on with an answer that was shown in part`, false)
+    }
     const attempt = this.#reports.begin(start)
     if (attempt === null) return
     const running: Running = { attempt, abort: new AbortController(), startedUs: nowUs(), firstUs: null }
@@ -133,7 +137,8 @@ export class OpenaiEngine implements EnginePort {
     this.#running.set(start.call, running)
     this.#meter.enter(attempt, running.startedUs)
     this.#progressTimer ??= setTimeout(() => this.#progress(), PROGRESS_MS).unref()
-    this.#follow(running, requestBody(chat, start.seed, start.maxTokens)).catch((error: unknown) => this.#failed(running, error))
+    const body = requestBody(chat, start.seed, start.maxTokens)
+    this.#follow(running, body).catch((error: unknown) => this.#failed(running, error))
   }
 
   async #follow(running: Running, body: string): Promise<void> {
@@ -190,10 +195,12 @@ export class OpenaiEngine implements EnginePort {
   #failed(running: Running, error: unknown): void {
     const { attempt } = running
     if (this.#running.get(attempt.call) !== running) return
-    const known = error instanceof UpstreamError ? error : new UpstreamError(`the stream of the upstream broke: ${reasonOf(error)}`, true)
+    const known = error instanceof UpstreamError ? error
+      : new UpstreamError(`the stream of the upstream broke: ${reasonOf(error)}`, true)
     if (!known.reached) this.#checkIn(0)
     const retryable = known.retryable && !attempt.shown
-    const pauseMs = retryable ? Math.min(known.retryAfterMs ?? RETRY_MS_MIN * 2 ** (attempt.attempt - 1), RETRY_MS_MAX) : 0
+    const ownPauseMs = RETRY_MS_MIN * 2 ** (attempt.attempt - 1)
+    const pauseMs = retryable ? Math.min(known.retryAfterMs ?? ownPauseMs, RETRY_MS_MAX) : 0
     setTimeout(() => {
       if (this.#running.get(attempt.call) !== running) return
       this.#drop(running)
@@ -215,11 +222,13 @@ export class OpenaiEngine implements EnginePort {
   }
 
   #report({ attempt }: Running): AttemptReport {
-    return { service: this.#meter.read(attempt, nowUs()), tailPrefilled: 0, tailDecoded: 0, outputTokens: attempt.nextIndex, recomputedTokens: 0 }
+    const service = this.#meter.read(attempt, nowUs())
+    return { service, tailPrefilled: 0, tailDecoded: 0, outputTokens: attempt.nextIndex, recomputedTokens: 0 }
   }
 
   #progress(): void {
-    this.#reports.progress(null, [...this.#running.values()].map((running) => ({ attempt: running.attempt, report: this.#report(running) })))
+    const running = [...this.#running.values()]
+    this.#reports.progress(null, running.map((one) => ({ attempt: one.attempt, report: this.#report(one) })))
     this.#progressTimer = this.#running.size === 0 ? null : setTimeout(() => this.#progress(), PROGRESS_MS).unref()
   }
 
@@ -236,7 +245,9 @@ export class OpenaiEngine implements EnginePort {
     const why = await this.#upstream.check().then(() => null, reasonOf)
     if (this.#closed || reign !== this.#reports.reign) return
     // A stream that speaks is a better witness than a list of models that does not come.
-    if (why !== null && this.#running.size > 0 && nowUs() - this.#heardUs < CHECK_MS * 1_000) return this.#checkIn(CHECK_AGAIN_MS_MIN)
+    if (why !== null && this.#running.size > 0 && nowUs() - this.#heardUs < CHECK_MS * 1_000) {
+      return this.#checkIn(CHECK_AGAIN_MS_MIN)
+    }
     this.#failedChecks = why === null ? 0 : this.#failedChecks + 1
     if (why === null) {
       if (!this.#reports.joined) this.#reports.join(this.#capabilities, SPEEDS)

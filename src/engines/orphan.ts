@@ -32,7 +32,9 @@ export async function awaitOrphan(pidFile: string, leaseMs: number): Promise<str
   if (mark !== null && !(await isGone(mark, leaseMs))) {
     if (process.platform === 'win32') return `process ${mark.pid} may be an engine of an earlier control plane: end it`
     if (await isOurs(mark)) process.kill(mark.pid, 'SIGKILL')
-    if (!(await isGone(mark, KILLED_MS_MAX))) return `process ${mark.pid}, an engine of an earlier control plane, cannot be killed`
+    if (!(await isGone(mark, KILLED_MS_MAX))) {
+      return `process ${mark.pid}, an engine of an earlier control plane, cannot be killed`
+    }
   }
   unmarkProcess(pidFile)
   const dir = mark === null ? '' : dirname(mark.socket)
@@ -43,10 +45,13 @@ export async function awaitOrphan(pidFile: string, leaseMs: number): Promise<str
 function readMark(pidFile: string): Mark | null {
   try {
     const { pid, socket } = JSON.parse(readFileSync(pidFile, 'utf8')) as Partial<Mark>
-    return typeof pid === 'number' && Number.isSafeInteger(pid) && pid > 1 && typeof socket === 'string' && socket !== '' ? { pid, socket } : null
+    const isWhole = typeof pid === 'number' && Number.isSafeInteger(pid) && pid > 1 && typeof socket === 'string'
+    return isWhole && socket !== '' ? { pid, socket } : null
   } catch (error) {
     // None was left, or its writer was killed half-way through another life: then it marks nothing.
-    if (error instanceof SyntaxError || (error instanceof Error && 'code' in error && error.code === 'ENOENT')) return null
+    if (error instanceof SyntaxError || (error instanceof Error && 'code' in error && error.code === 'ENOENT')) {
+      return null
+    }
     throw error
   }
 }
@@ -80,7 +85,9 @@ function isAlive(pid: number): boolean {
 function commandLine(pid: number): Promise<string> {
   if (process.platform === 'linux') return Promise.resolve(readCommandLine(pid))
   return new Promise((resolve) => {
-    execFile('ps', ['-ww', '-o', 'command=', '-p', String(pid)], (error, stdout) => resolve(error === null ? stdout : ''))
+    execFile('ps', ['-ww', '-o', 'command=', '-p', String(pid)], (error, stdout) => {
+      resolve(error === null ? stdout : '')
+    })
   })
 }
 

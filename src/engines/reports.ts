@@ -9,7 +9,7 @@
  * R5 Nothing is said under a reign that a higher one replaced, and a lower one is refused.
  * R6 The sink is never called from within `perform`; a refusal comes right after it.
  */
-import type { AttemptParts, AttemptReport, Finished, FromAttempt } from '../core/input.ts'
+import type { AttemptReport, Finished, FromAttempt } from '../core/input.ts'
 import type { CallId, EngineId, MoveId } from '../core/ids.ts'
 import type { Capabilities, EngineSpeeds } from '../core/state.ts'
 import type { Bytes, Us } from '../core/units.ts'
@@ -25,7 +25,8 @@ export interface Attempt {
   shown: boolean
 }
 
-type End = Pick<Finished, 'finish' | 'report' | 'spans' | 'toolCalls' | 'toolEffect' | 'resume'> & { readonly parts: AttemptParts }
+type End = Pick<Finished, 'finish' | 'report' | 'parts' | 'spans' | 'toolCalls' | 'toolEffect' | 'resume'>
+type Report = { readonly attempt: Attempt; readonly report: AttemptReport }
 
 export class EngineReports {
   readonly engine: EngineId
@@ -126,7 +127,7 @@ export class EngineReports {
     this.#sink?.chunk({ call: attempt.call, attempt: attempt.attempt, index, tokens, parts })
   }
 
-  progress(speeds: EngineSpeeds | null, reports: readonly { readonly attempt: Attempt; readonly report: AttemptReport }[]): void {
+  progress(speeds: EngineSpeeds | null, reports: readonly Report[]): void {
     const calls = reports.filter(({ attempt }) => this.#isLive(attempt))
       .map(({ attempt: { call, attempt, epoch }, report }) => ({ call, attempt, epoch, report }))
     if (!this.#joined || (speeds === null && calls.length === 0)) return

@@ -57,22 +57,27 @@ export function readScript(value: unknown): Script {
     models,
     exact,
     memory: root['memory'] === null ? null : memory(record(root['memory'] ?? MEMORY, 'memory')),
-    items: list(root['items'], 'items').map((item, index) => readItem(record(item, `items[${index}]`), `items[${index}]`)),
+    items: list(root['items'], 'items').map((item, index) => readItem(item, `items[${index}]`)),
   }
 }
 
 function memory(from: Record<string, unknown>): EngineMemory {
   known(from, Object.keys(MEMORY), 'memory')
-  const { granuleTokens, granules, sequences } = mapped(MEMORY, (fallback, key) => number(from[key] ?? fallback, `memory.${key}`, 1))
+  const { granuleTokens, granules, sequences } = mapped(MEMORY, (fallback, key) => (
+    number(from[key] ?? fallback, `memory.${key}`, 1)
+  ))
   return { cells: granuleTokens * granules, granule: granuleTokens, sequences }
 }
 
-function readItem(from: Record<string, unknown>, place: string): ScriptItem {
+function readItem(item: unknown, place: string): ScriptItem {
+  const from = record(item, place)
   known(from, ITEM_KEYS, place)
   const { match, fail } = from
   if (match !== undefined) checkPattern(text(match, `${place}.match`), `${place}.match`)
   if (from['text'] !== undefined) text(from['text'], `${place}.text`)
-  for (const key of ITEM_NUMBERS) if (from[key] !== undefined) number(from[key], `${place}.${key}`, key.endsWith('PerSecond') ? 1 : 0)
+  for (const key of ITEM_NUMBERS) {
+    if (from[key] !== undefined) number(from[key], `${place}.${key}`, key.endsWith('PerSecond') ? 1 : 0)
+  }
   if (fail !== undefined && !FAILS.includes(fail)) throw new ScriptError(`${place}.fail: expected ${FAILS.join(', ')}`)
   for (const [index, call] of list(from['toolCalls'] ?? [], `${place}.toolCalls`).entries()) {
     const at = `${place}.toolCalls[${index}]`
@@ -98,7 +103,9 @@ function known(from: Record<string, unknown>, keys: readonly string[], place: st
 }
 
 function record(value: unknown, place: string): Record<string, unknown> {
-  if (typeof value !== 'object' || value === null || Array.isArray(value)) throw new ScriptError(`${place}: expected keys and values`)
+  if (typeof value !== 'object' || value === null || Array.isArray(value)) {
+    throw new ScriptError(`${place}: expected keys and values`)
+  }
   return value as Record<string, unknown>
 }
 
@@ -113,7 +120,9 @@ function text(value: unknown, place: string): string {
 }
 
 function number(value: unknown, place: string, min: number): number {
-  if (typeof value !== 'number' || !Number.isFinite(value) || value < min) throw new ScriptError(`${place}: expected a number, ${min} or more`)
+  if (typeof value !== 'number' || !Number.isFinite(value) || value < min) {
+    throw new ScriptError(`${place}: expected a number, ${min} or more`)
+  }
   return value
 }
 
@@ -122,6 +131,8 @@ function flag(value: unknown, place: string): boolean {
   return value
 }
 
-function mapped<Key extends string, In, Out>(from: Readonly<Record<Key, In>>, make: (value: In, key: string) => Out): Record<Key, Out> {
+function mapped<Key extends string, In, Out>(
+  from: Readonly<Record<Key, In>>, make: (value: In, key: string) => Out,
+): Record<Key, Out> {
   return Object.fromEntries(Object.entries<In>(from).map(([key, value]) => [key, make(value, key)])) as Record<Key, Out>
 }

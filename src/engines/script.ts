@@ -4,7 +4,7 @@
  *
  * Which item plays: those whose `match` (a regular expression's source) fits the last user or tool message; where none
  * does, those without `match`. Among several, the n-th, where n counts the earlier points of the same conversation (the
- * user or tool message before each assistant message) that the same items answered; the last one plays again at the end.
+ * user or tool message before each assistant message) that the same items answered; after the last one it plays again.
  */
 import { createHash } from 'node:crypto'
 import type { ChatCall, ChatMessage } from '../protocol/chat.ts'
@@ -12,10 +12,12 @@ import type { StreamPart } from '../driver/ports.ts'
 import type { Origin } from '../core/state.ts'
 import type { Tokens } from '../core/units.ts'
 
+interface ScriptToolCall { readonly name: string; readonly arguments: string | Readonly<Record<string, unknown>> }
+
 export interface ScriptItem {
   readonly match?: string | undefined
   readonly text?: string | undefined
-  readonly toolCalls?: readonly { readonly name: string; readonly arguments: string | Readonly<Record<string, unknown>> }[] | undefined
+  readonly toolCalls?: readonly ScriptToolCall[] | undefined
   readonly promptTokensPerSecond?: number | undefined
   readonly tokensPerSecond?: number | undefined
   /** Before the first token. */
@@ -115,7 +117,7 @@ function tokenIdOf(piece: string): number {
   return hash >>> 1
 }
 
-/** JSON with sorted keys, so that an echo with re-ordered arguments is still the echo; what is no JSON stays as it is. */
+/** JSON with sorted keys, so that an echo with re-ordered arguments is still the echo; what is no JSON stays. */
 function canonicalArguments(value: string | Readonly<Record<string, unknown>>): string {
   if (typeof value !== 'string') return JSON.stringify(sorted(value))
   try {
@@ -129,7 +131,8 @@ function canonicalArguments(value: string | Readonly<Record<string, unknown>>): 
 function sorted(value: unknown): unknown {
   if (Array.isArray(value)) return value.map(sorted)
   if (typeof value !== 'object' || value === null) return value
-  return Object.fromEntries(Object.entries(value).sort(([a], [b]) => (a < b ? -1 : 1)).map(([key, inner]) => [key, sorted(inner)]))
+  const entries = Object.entries(value).sort(([a], [b]) => (a < b ? -1 : 1))
+  return Object.fromEntries(entries.map(([key, inner]) => [key, sorted(inner)]))
 }
 
 // ---------------------------------------------------------------- records
@@ -137,12 +140,18 @@ function sorted(value: unknown): unknown {
 export interface Run { readonly tokens: Tokens; readonly origin: Origin }
 
 /** What a call leaves to its thread, and what `measure` hands to `start`: tokens, and how the fed ones were fed. */
-export interface TokenRecord { readonly tokens: readonly number[]; readonly promptTokens: Tokens; readonly fed: readonly Run[] }
+export interface TokenRecord {
+  readonly tokens: readonly number[]
+  readonly promptTokens: Tokens
+  readonly fed: readonly Run[]
+}
 
 export const writeRecord = (record: TokenRecord): Uint8Array => Buffer.from(JSON.stringify(record))
-export const readRecord = (bytes: Uint8Array): TokenRecord => JSON.parse(Buffer.from(bytes).toString('utf8')) as TokenRecord
+export const readRecord = (bytes: Uint8Array): TokenRecord =>
+  JSON.parse(Buffer.from(bytes).toString('utf8')) as TokenRecord
 
-export const sumOf = (runs: readonly { readonly tokens: Tokens }[]): Tokens => runs.reduce((sum, { tokens }) => sum + tokens, 0)
+export const sumOf = (runs: readonly { readonly tokens: Tokens }[]): Tokens =>
+  runs.reduce((sum, { tokens }) => sum + tokens, 0)
 
 /** What of them lies between two positions; neighbours of one origin are one. */
 export function cutRuns(runs: readonly Run[], end: Tokens, begin: Tokens = 0): Run[] {
@@ -161,5 +170,6 @@ export function cutRuns(runs: readonly Run[], end: Tokens, begin: Tokens = 0): R
 
 /** Tells one span from every other: its tokens, their origins, and all before them. */
 export function spanDigest(tokens: readonly number[], runs: readonly Run[], end: Tokens): string {
-  return createHash('sha256').update(JSON.stringify([tokens.slice(0, end), cutRuns(runs, end)])).digest('hex').slice(0, 32)
+  const all = JSON.stringify([tokens.slice(0, end), cutRuns(runs, end)])
+  return createHash('sha256').update(all).digest('hex').slice(0, 32)
 }

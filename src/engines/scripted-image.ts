@@ -48,12 +48,19 @@ interface ExpectedImage { readonly key: string; readonly digest: string; readonl
 /** Throws ScriptedImageError where the file is not the image that is wanted. */
 export async function readImage(path: string, expected: ExpectedImage): Promise<{ tokens: Tokens; bytes: Bytes }> {
   const file = await readFile(path).catch((error: unknown) => {
-    throw new ScriptedImageError(`the image cannot be read: ${error instanceof Error ? error.message : String(error)}`, true)
+    const why = error instanceof Error ? error.message : String(error)
+    throw new ScriptedImageError(`the image cannot be read: ${why}`, true)
   })
-  if (digestOf(file) !== expected.digest) throw new ScriptedImageError('the image has another digest than was recorded', true)
+  if (digestOf(file) !== expected.digest) {
+    throw new ScriptedImageError('the image has another digest than was recorded', true)
+  }
   const { key, identity, spans } = readHead(file)
-  if (key !== expected.key) throw new ScriptedImageError(`the image was made by ${key}, and ${expected.key} reads it`, false)
-  if (identity.tenant !== expected.identity.tenant) throw new ScriptedImageError('the image belongs to another tenant', true)
+  if (key !== expected.key) {
+    throw new ScriptedImageError(`the image was made by ${key}, and ${expected.key} reads it`, false)
+  }
+  if (identity.tenant !== expected.identity.tenant) {
+    throw new ScriptedImageError('the image belongs to another tenant', true)
+  }
   if (identity.state !== expected.identity.state) {
     throw new ScriptedImageError(`the image holds ${identity.state}, not ${expected.identity.state}`, true)
   }
@@ -63,7 +70,8 @@ export async function readImage(path: string, expected: ExpectedImage): Promise<
 function readHead(file: Buffer): Head {
   const end = file.length < HEAD_BYTES ? -1 : HEAD_BYTES + file.readUInt32LE(8)
   const json = file.subarray(HEAD_BYTES, end)
-  if (end < 0 || end > file.length || file.toString('latin1', 0, 8) !== MAGIC || crc32(json) !== file.readUInt32LE(12)) {
+  const isWhole = end >= 0 && end <= file.length && file.toString('latin1', 0, 8) === MAGIC
+  if (!isWhole || crc32(json) !== file.readUInt32LE(12)) {
     throw new ScriptedImageError('the file is no image of a scripted engine', true)
   }
   // Its digest held, so it is what `writeImage` wrote.

@@ -13,7 +13,8 @@ export function measured(script: Script, { body, records }: MeasureRequest): Mea
   const { tokens } = asPrefilled(chat)
   const promptTokens = script.tokenise ? tokens.length : estimateTokens(body)
   if (promptTokens >= script.contextTokens) {
-    return { ok: false, code: 'context_too_long', why: `the prompt has ${promptTokens} tokens and the context ${script.contextTokens}` }
+    const why = `the prompt has ${promptTokens} tokens and the context ${script.contextTokens}`
+    return { ok: false, code: 'context_too_long', why }
   }
   if (!script.tokenise) return { ok: true, prepared: new Uint8Array(), promptTokens, matched: null, renderingWon: null }
   const best = bestOf(tokens, records)
@@ -36,9 +37,11 @@ export function asPrefilled(chat: ChatCall): TokenRecord {
   return { tokens, promptTokens: tokens.length, fed: [{ tokens: tokens.length, origin: 'prefilled' }] }
 }
 
+interface Match { readonly record: CallId; readonly tokens: Tokens; readonly of: TokenRecord }
+
 /** At least one token is left to feed, so that there is something to go on from. */
-function bestOf(tokens: readonly number[], records: MeasureRequest['records']): { record: CallId; tokens: Tokens; of: TokenRecord } | null {
-  let best: { record: CallId; tokens: Tokens; of: TokenRecord } | null = null
+function bestOf(tokens: readonly number[], records: MeasureRequest['records']): Match | null {
+  let best: Match | null = null
   for (const { call, record } of records) {
     const of = readRecord(record)
     const common = Math.min(commonPrefix(tokens, of.tokens), sumOf(of.fed), tokens.length - 1)

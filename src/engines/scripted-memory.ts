@@ -37,7 +37,9 @@ export class DeviceLedger {
     const resident = this.#states.get(state)
     if (resident?.running) return `${state} is run by ${resident.running.call} and was started for ${call}`
     if (resident?.moving) return `${state} was started while it is being copied`
-    if (keepTokens > (resident?.tokens ?? 0)) return `${state} has ${resident?.tokens ?? 0} tokens and ${keepTokens} were to be kept`
+    if (keepTokens > (resident?.tokens ?? 0)) {
+      return `${state} has ${resident?.tokens ?? 0} tokens and ${keepTokens} were to be kept`
+    }
     const short = this.#shortage(state, grant)
     if (short !== null) return short
     this.#states.set(state, { tokens: keepTokens, running: { call, grant }, moving: false })
@@ -107,10 +109,16 @@ export class DeviceLedger {
 
   #shortage(state: StateId, granules: Granules): string | null {
     const others = [...this.#states].filter(([id]) => id !== state)
-    const used = others.reduce((sum, [, { tokens, running }]) => sum + Math.max(this.#granules(tokens), running?.grant ?? 0), 0)
+    const used = others.reduce((sum, [, { tokens, running }]) => (
+      sum + Math.max(this.#granules(tokens), running?.grant ?? 0)
+    ), 0)
     const total = Math.floor(this.#memory.cells / this.#memory.granule)
-    if (used + granules > total) return `${state} was given ${granules} granules and ${total - used} of ${total} are free`
-    if (others.length + 1 > this.#memory.sequences) return `${state} would be one more than ${this.#memory.sequences} sequences`
+    if (used + granules > total) {
+      return `${state} was given ${granules} granules and ${total - used} of ${total} are free`
+    }
+    if (others.length + 1 > this.#memory.sequences) {
+      return `${state} would be one more than ${this.#memory.sequences} sequences`
+    }
     return null
   }
 }

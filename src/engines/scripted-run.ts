@@ -21,7 +21,8 @@ export interface AttemptSpeeds { readonly promptNs: number; readonly decodeNs: n
 interface Stretch { tokens: Tokens; readonly ns: number; readonly kind: 'recompute' | 'prefill' }
 
 type Step =
-  | { readonly kind: 'going'; /** Until something can be seen of it; null: until it is granted more memory. */ readonly nextUs: Us | null }
+  /** `nextUs`: until something can be seen of it; null: until it is granted more memory. */
+  | { readonly kind: 'going'; readonly nextUs: Us | null }
   | { readonly kind: 'fails' }
   | { readonly kind: 'ends'; readonly finish: FinishReason }
 
@@ -45,7 +46,10 @@ export class ScriptedRun {
   fed: Tokens
   recomputed: Tokens = 0
 
-  constructor(attempt: Attempt, start: StartCommand, prompt: TokenRecord, answer: Answer, speeds: AttemptSpeeds, failsAfter: Tokens | null, nowUs: Us) {
+  constructor(
+    attempt: Attempt, start: StartCommand, prompt: TokenRecord, answer: Answer, speeds: AttemptSpeeds,
+    failsAfter: Tokens | null, nowUs: Us,
+  ) {
     this.attempt = attempt
     this.start = start
     this.#prompt = prompt
@@ -65,7 +69,9 @@ export class ScriptedRun {
   advance(nowUs: Us, roomTokens: Tokens, into: Emission): Step {
     this.#creditNs += (nowUs - this.#sinceUs) * 1_000
     this.#sinceUs = nowUs
-    if (!this.#feed(roomTokens)) return this.#catchUp.length > 0 && this.fed >= roomTokens ? this.#stall() : this.#going()
+    if (!this.#feed(roomTokens)) {
+      return this.fed >= roomTokens ? this.#stall() : this.#going()
+    }
     if (!this.#pay('waitUs', this.#latencyNs)) return this.#going()
     this.#latencyNs = 0
     const most = Math.min(this.answer.tokens.length, this.start.maxTokens)
@@ -83,7 +89,10 @@ export class ScriptedRun {
   report(): { tailPrefilled: Tokens; tailDecoded: Tokens; outputTokens: Tokens; recomputedTokens: Tokens } {
     const tail = cutRuns(this.#fedRuns(), this.fed, this.start.baseTokens)
     const of = (origin: Run['origin']): Tokens => sumOf(tail.filter((run) => run.origin === origin))
-    return { tailPrefilled: of('prefilled'), tailDecoded: of('decoded'), outputTokens: this.#outputs, recomputedTokens: this.recomputed }
+    return {
+      tailPrefilled: of('prefilled'), tailDecoded: of('decoded'),
+      outputTokens: this.#outputs, recomputedTokens: this.recomputed,
+    }
   }
 
   /** What was fed after the base, as it lies in the State. */
@@ -151,7 +160,8 @@ export class ScriptedRun {
   /** Seen next: the end of recomputing, which changes what its time is charged to, else its next token. */
   #going(): Step {
     const seen = this.isRecomputing ? this.#catchUp.filter(({ kind }) => kind === 'recompute') : this.#catchUp
-    const aheadNs = seen.reduce((sum, { tokens, ns }) => sum + tokens * ns, this.isRecomputing ? 0 : this.#latencyNs + this.#speeds.decodeNs)
+    const thenNs = this.isRecomputing ? 0 : this.#latencyNs + this.#speeds.decodeNs
+    const aheadNs = seen.reduce((sum, { tokens, ns }) => sum + tokens * ns, thenNs)
     return { kind: 'going', nextUs: Math.max(1, Math.ceil((aheadNs - this.#creditNs) / 1_000)) }
   }
 
@@ -169,8 +179,9 @@ export class ScriptedRun {
     into.tokens.push(token.id)
     const { part } = token
     const last = into.parts.at(-1)
-    if (last?.kind === 'text' && part.kind === 'text') into.parts[into.parts.length - 1] = { kind: 'text', text: last.text + part.text }
-    else if (last?.kind === 'toolCall' && part.kind === 'toolCall' && part.name === null) {
+    if (last?.kind === 'text' && part.kind === 'text') {
+      into.parts[into.parts.length - 1] = { kind: 'text', text: last.text + part.text }
+    } else if (last?.kind === 'toolCall' && part.kind === 'toolCall' && part.name === null) {
       into.parts[into.parts.length - 1] = { ...last, arguments: last.arguments + part.arguments }
     } else into.parts.push(part)
   }

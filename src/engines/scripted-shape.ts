@@ -1,4 +1,4 @@
-/** Owns what a script's settings mean to a control plane: the capabilities and speeds that the scripted engine declares. */
+/** Owns what a script's settings mean to a control plane: the capabilities and speeds the scripted engine declares. */
 import type { Capabilities, EngineSpeeds } from '../core/state.ts'
 import type { ScriptItem } from './script.ts'
 import type { Script } from './script-file.ts'

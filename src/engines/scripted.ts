@@ -11,7 +11,9 @@ import { engineId, type CallId, type StateId } from '../core/ids.ts'
 import { SECOND_US, type Tokens, type Us } from '../core/units.ts'
 import type { AttemptReport } from '../core/input.ts'
 import type { Capabilities, Effect } from '../core/state.ts'
-import type { Clock, EngineCommand, EnginePort, EngineSink, Measurement, MeasureRequest, StartCommand } from '../driver/ports.ts'
+import type {
+  Clock, EngineCommand, EnginePort, EngineSink, Measurement, MeasureRequest, StartCommand,
+} from '../driver/ports.ts'
 import { toolCallIdOf } from '../protocol/chat.ts'
 import { undeclared } from './capability.ts'
 import { readChatCall } from './chat-body.ts'
@@ -88,7 +90,8 @@ class Scripted implements ScriptedEngine {
 
   measure(request: MeasureRequest): Promise<Measurement> {
     if (this.#hung) return new Promise((resolve) => { this.#unanswered.add(resolve) })
-    return Promise.resolve(this.#reports.joined ? measured(this.#script, request) : unavailable(`${this.id} is not joined`))
+    const { joined } = this.#reports
+    return Promise.resolve(joined ? measured(this.#script, request) : unavailable(`${this.id} is not joined`))
   }
 
   perform(command: EngineCommand): void {
@@ -120,7 +123,9 @@ class Scripted implements ScriptedEngine {
   // ---------------------------------------------------------------- attempts
 
   #start(start: StartCommand): void {
-    if (this.#reports.find(start.call, start.attempt) !== null) return this.#breach(`${start.call} was started twice as attempt ${start.attempt}`)
+    if (this.#reports.find(start.call, start.attempt) !== null) {
+      return this.#breach(`${start.call} was started twice as attempt ${start.attempt}`)
+    }
     const attempt = this.#reports.begin(start)
     if (attempt === null || this.#hung) return
     const refuse = (why: string): void => queueMicrotask(() => this.#reports.failed(attempt, why, false))
@@ -130,14 +135,17 @@ class Scripted implements ScriptedEngine {
     const answer = answerOf(this.#script.items, chat)
     const strange = start.forced.findIndex((id, index) => answer.tokens[index]?.id !== id)
     if (strange >= 0) return refuse(`forced token ${strange} is not what this script says`)
-    const breach = this.#runs.size >= this.#script.runningMax ? `more than ${this.#script.runningMax} calls were started`
+    const { runningMax } = this.#script
+    const breach = this.#runs.size >= runningMax ? `more than ${runningMax} calls were started`
       : this.#ledger?.start(start.state, start.call, start.keepTokens, start.grantGranules) ?? null
     if (breach !== null) {
       this.#breach(breach)
       return refuse(`contract breach: ${breach}`)
     }
     const nowUs = this.#clock.nowUs()
-    const run = new ScriptedRun(attempt, start, prompt, answer, attemptSpeedsOf(this.#script, answer.item), this.#failsAfter(start.call, answer.item), nowUs)
+    const speeds = attemptSpeedsOf(this.#script, answer.item)
+    const failsAfter = this.#failsAfter(start.call, answer.item)
+    const run = new ScriptedRun(attempt, start, prompt, answer, speeds, failsAfter, nowUs)
     this.#runs.set(start.call, run)
     this.#meter.enter(start.call, nowUs)
     this.#wakeIn(0)
@@ -190,7 +198,8 @@ class Scripted implements ScriptedEngine {
     const breach = this.#ledger?.copyOut(state, tokens) ?? null
     if (breach !== null) return this.#breachOfMove(move, breach)
     const head = { key: this.#capabilities.imageKey ?? '', identity, spans }
-    this.#copy(move, state, tokens / this.#script.copyOutTokensPerSecond, () => writeImage(path, head, tokens * this.#script.kvBytesPerToken))
+    const { copyOutTokensPerSecond, kvBytesPerToken } = this.#script
+    this.#copy(move, state, tokens / copyOutTokensPerSecond, () => writeImage(path, head, tokens * kvBytesPerToken))
   }
 
   #onboard({ move, state, path, digest, identity }: Extract<EngineCommand, { kind: 'onboard' }>): void {
@@ -225,7 +234,8 @@ class Scripted implements ScriptedEngine {
     }, (error: unknown) => {
       if (life !== this.#life || this.#hung) return
       this.#ledger?.moved(state)
-      this.#reports.moveFailed(move, error instanceof Error ? error.message : String(error), error instanceof ScriptedImageError && error.sourceLost)
+      const why = error instanceof Error ? error.message : String(error)
+      this.#reports.moveFailed(move, why, error instanceof ScriptedImageError && error.sourceLost)
     })
   }
 
@@ -261,9 +271,12 @@ class Scripted implements ScriptedEngine {
     }
     if (nowUs - this.#progressUs >= PROGRESS_US) {
       this.#progressUs = nowUs
-      this.#reports.progress(null, [...this.#runs.values()].map((run) => ({ attempt: run.attempt, report: this.#report(run) })))
+      const runs = [...this.#runs.values()]
+      this.#reports.progress(null, runs.map((run) => ({ attempt: run.attempt, report: this.#report(run) })))
     }
-    if (this.#runs.size > 0 && !this.#hung) this.#wakeIn(Math.min(PROGRESS_US, Math.max(TICK_US, nextUs ?? PROGRESS_US)))
+    if (this.#runs.size > 0 && !this.#hung) {
+      this.#wakeIn(Math.min(PROGRESS_US, Math.max(TICK_US, nextUs ?? PROGRESS_US)))
+    }
   }
 
   /** Lets a run live up to now and says what came of it. When it wants to live again; null once it is over. */
@@ -291,7 +304,8 @@ class Scripted implements ScriptedEngine {
     const holdsStates = this.#ledger !== null
     this.#drop(run, run.fed)
     this.#failures.delete(call)
-    const toolCalls = finish === 'tool_calls' ? run.answer.toolCalls.map(({ name }, index) => ({ id: toolCallIdOf(call, index), name })) : []
+    const called = finish === 'tool_calls' ? run.answer.toolCalls : []
+    const toolCalls = called.map(({ name }, index) => ({ id: toolCallIdOf(call, index), name }))
     this.#reports.finished(run.attempt, {
       record: holdsStates ? writeRecord(record) : null,
       promptTokens: record.promptTokens,
@@ -312,7 +326,8 @@ class Scripted implements ScriptedEngine {
     const { call, baseTokens } = run.start
     const { fail } = run.answer.item
     this.#failures.set(call, (this.#failures.get(call) ?? 0) + 1)
-    for (const oldest of this.#failures.keys()) if (this.#failures.size > FAILING_CALLS_MAX) this.#failures.delete(oldest)
+    const [oldest] = this.#failures.keys()
+    if (oldest !== undefined && this.#failures.size > FAILING_CALLS_MAX) this.#failures.delete(oldest)
     if (fail === 'hang') {
       this.#hung = true
       const why = `${this.id} has not answered for ${this.#script.leaseMs} ms`

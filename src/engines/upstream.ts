@@ -5,6 +5,8 @@
 import { Agent, type Dispatcher } from 'undici'
 import { messageOf, UpstreamError } from './openai-wire.ts'
 
+type Answered = Dispatcher.ResponseData
+
 const CONNECT_MS_MAX = 10_000
 /** An upstream may queue before it answers at all. */
 const HEADERS_MS_MAX = 600_000
@@ -36,7 +38,8 @@ export class Upstream {
     if (statusCode !== 200) throw await refusal(statusCode, body, headers['retry-after'])
     if (!String(headers['content-type']).includes('text/event-stream')) {
       await body.dump()
-      throw new UpstreamError(`the upstream was asked to stream and answered with ${String(headers['content-type'])}`, false)
+      const type = String(headers['content-type'])
+      throw new UpstreamError(`the upstream was asked to stream and answered with ${type}`, false)
     }
     return body
   }
@@ -45,25 +48,27 @@ export class Upstream {
     return this.#agent.destroy()
   }
 
-  async #request(method: 'GET' | 'POST', path: string, body: string | null, signal: AbortSignal): Promise<Dispatcher.ResponseData> {
+  async #request(method: 'GET' | 'POST', path: string, body: string | null, signal: AbortSignal): Promise<Answered> {
     const url = new URL(`${this.#base}${path}`)
-    const headers = { ...this.#headers, accept: 'application/json, text/event-stream', ...(body !== null && { 'content-type': 'application/json' }) }
+    const type = body === null ? {} : { 'content-type': 'application/json' }
+    const headers = { ...this.#headers, ...type, accept: 'application/json, text/event-stream' }
     try {
       return await this.#agent.request({ origin: url.origin, path: url.pathname, method, headers, body, signal })
     } catch (error) {
-      throw new UpstreamError(`the upstream ${url.origin} cannot be reached: ${reasonOf(error)}`, true, { reached: false })
+      const why = `the upstream ${url.origin} cannot be reached: ${reasonOf(error)}`
+      throw new UpstreamError(why, true, { reached: false })
     }
   }
 }
 
-async function refusal(status: number, body: Dispatcher.ResponseData['body'], retryAfter?: string | string[]): Promise<UpstreamError> {
+async function refusal(status: number, body: Answered['body'], retryAfter?: string | string[]): Promise<UpstreamError> {
   const retryable = status === 408 || status === 425 || status === 429 || status >= 500
   const seconds = Number(Array.isArray(retryAfter) ? retryAfter[0] : retryAfter)
   const retryAfterMs = Number.isFinite(seconds) && seconds >= 0 ? seconds * 1_000 : null
   return new UpstreamError(`the upstream answered ${status}: ${await said(body)}`, retryable, { retryAfterMs })
 }
 
-async function said(body: Dispatcher.ResponseData['body']): Promise<string> {
+async function said(body: Answered['body']): Promise<string> {
   const text = (await head(body)).trim()
   try {
     return messageOf(JSON.parse(text)) ?? text.slice(0, 500)
@@ -74,7 +79,7 @@ async function said(body: Dispatcher.ResponseData['body']): Promise<string> {
 }
 
 /** As much of an error body as is worth reading. */
-async function head(body: Dispatcher.ResponseData['body']): Promise<string> {
+async function head(body: Answered['body']): Promise<string> {
   const pieces: Buffer[] = []
   let bytes = 0
   try {

@@ -7,10 +7,14 @@ import { readFileSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { after, before, describe, test } from 'node:test'
 import { crc32 } from 'node:zlib'
-import { callId, moveId, segmentId, stateId, tenantId, type CallId, type MoveId, type StateId } from '../../src/core/ids.ts'
+import {
+  callId, moveId, segmentId, stateId, tenantId, type CallId, type MoveId, type StateId,
+} from '../../src/core/ids.ts'
 import type { Finished } from '../../src/core/input.ts'
 import type { Capabilities } from '../../src/core/state.ts'
-import type { EngineCommand, EnginePort, ImageIdentity, ImageSpan, Measurement, StartCommand } from '../../src/driver/ports.ts'
+import type {
+  EngineCommand, EnginePort, ImageIdentity, ImageSpan, Measurement, StartCommand,
+} from '../../src/driver/ports.ts'
 import type { ChatCall, ChatMessage } from '../../src/protocol/chat.ts'
 import { Listener, pause } from './listener.ts'
 
@@ -437,7 +441,8 @@ function imageLaws(law: Law): void {
   law('an image that cannot be written fails its move, and the State stays', ['offload', 'discard'], async (stage) => {
     const { state, finished } = await stage.run(stage.subject.short)
     const move = stage.move()
-    stage.perform({ kind: 'offload', move, state, path: join(stage.subject.dir, 'no', 'such', 'folder.kv'), spans: spansOf(finished), identity: stage.identity(state) })
+    const path = join(stage.subject.dir, 'no', 'such', 'folder.kv')
+    stage.perform({ kind: 'offload', move, state, path, spans: spansOf(finished), identity: stage.identity(state) })
     const end = await stage.listener.until('moveFailed', () => stage.moveEnd(move))
     assert.ok(end.kind === 'moveFailed' && !end.sourceLost, JSON.stringify(end))
     await stage.offload(state, finished)
@@ -477,8 +482,9 @@ function lifeLaws(make: () => Promise<Subject>): void {
     assert.ok(measured.ok)
     const memory = joined.capabilities.memory
     subject.engine.perform({
-      kind: 'start', call, attempt: 2, epoch: 3, state: stateId('next'), body, prepared: measured.prepared, baseTokens: 0, keepTokens: 0,
-      recomputeTokens: 0, replay: 'exact', forced: [], seed: subject.seed, maxTokens: 64, rank: 1, grantGranules: memory === null ? 0 : stage.granules(subject.long),
+      kind: 'start', call, attempt: 2, epoch: 3, state: stateId('next'), body, prepared: measured.prepared,
+      baseTokens: 0, keepTokens: 0, recomputeTokens: 0, replay: 'exact', forced: [], seed: subject.seed, maxTokens: 64,
+      rank: 1, grantGranules: memory === null ? 0 : stage.granules(subject.long),
     })
     await newer.until('a first chunk', () => newer.chunks(call, 2)[0])
     await subject.engine.close()

@@ -37,11 +37,15 @@ async function house(shapes: readonly Record<string, unknown>[], core: Partial<C
     imagesDir: join(dir, 'images'), imageBytesMax: config.hostBytesMax, bodyBytesMax: 1 << 26,
   })
   const recovered = recover(config, store.log)
+  const clock = systemClock(recovered.core.nowUs, recovered.core.wallOffsetUs)
   const engines = shapes.map((shape, index) => createScriptedEngine({
-    id: `e${index}`, script: readScript({ models: ['m'], promptTokensPerSecond: 8_000, tokensPerSecond: 800, rejoinMs: 60, leaseMs: 200, items: ITEMS, ...shape }),
+    id: `e${index}`,
+    script: readScript({
+      models: ['m'], promptTokensPerSecond: 8_000, tokensPerSecond: 800, rejoinMs: 60, leaseMs: 200, items: ITEMS, ...shape,
+    }),
   }))
   const driver = new Driver(
-    { clock: systemClock(recovered.core.nowUs, recovered.core.wallOffsetUs), ids: systemIds, log: store.log, bodies: store.bodies, images: store.images, engines },
+    { clock, ids: systemIds, log: store.log, bodies: store.bodies, images: store.images, engines },
     { checkEveryTurns: 1, onFatal: (error) => fatal.push(error), storeFailure: 'refuse' }, recovered,
   )
   const seen = new Map<string, number>()
@@ -73,7 +77,8 @@ async function agent(house: House, number: number, steps: number, last: string, 
     const answer = await ask(house, messages, { program: `p${number}` })
     if (answer.last.kind !== 'done' || answer.last.finish !== 'tool_calls') return `agent ${number}, step ${step}: ${JSON.stringify(answer.last)}`
     const id = `call_${answer.first?.call ?? ''}_0`
-    messages.push({ role: 'assistant', content: answer.text, toolCalls: [{ id, ...answer.toolCalls[0] as { name: string; arguments: string } }] })
+    const called = answer.toolCalls[0] as { name: string; arguments: string }
+    messages.push({ role: 'assistant', content: answer.text, toolCalls: [{ id, ...called }] })
     await pause(waitMs(step))
     messages.push({ role: 'tool', content: step === steps - 1 ? last : `step on with ${'result '.repeat(10)}`, toolCallId: id })
   }
@@ -98,16 +103,19 @@ for (const [name, shapes, core, happens] of [
   test(`many programs come to their end without one command that makes no sense: ${name}`, { todo }, async () => {
     const at = await house(shapes, core as Partial<CoreConfig>)
     const lasts = ['go on', 'fails once', 'go on', name === 'lanes, deciding by cost' || name === 'two engines' ? 'dies once' : 'go on']
-    const ends = await Promise.all(Array.from({ length: 12 }, (_, number) => (
+    const agents = Promise.all(Array.from({ length: 12 }, (_, number) => (
       agent(at, number, 1 + (number % 4), lasts[number % lasts.length] ?? '', (step) => (number * 37 + step * 53) % 120)
     )))
+    // Who stopped answers nobody.
+    const stopped = until(() => at.fatal.length > 0, 60_000).then(() => [`the driver stopped: ${String(at.fatal[0])}`])
+    const ends = await Promise.race([agents, stopped.catch(() => ['the agents did not end'])])
     const breaches = at.engines.flatMap((engine) => engine.breaches)
     const running = [...at.driver.core.engines.values()].flatMap((engine) => [...engine.running])
     await at.close()
-    assert.deepEqual(happens.filter((kind) => !at.seen.has(kind)), [], 'what this test is for did not happen')
-    assert.deepEqual(at.fatal, [])
+    assert.deepEqual(at.fatal.map(String), [])
     assert.deepEqual(breaches, [])
     assert.deepEqual(ends.filter((end) => end !== 'fine'), [])
     assert.deepEqual(running, [])
+    assert.deepEqual(happens.filter((kind) => !at.seen.has(kind)), [], 'what this test is for did not happen')
   })
 }

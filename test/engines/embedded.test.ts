@@ -46,12 +46,13 @@ async function opened(modelPath = 'fine', more: Partial<EmbeddedOptions> = {}): 
 
 function start({ engine }: Stage, call: string, body: string, attempt = 1): void {
   engine.perform({
-    kind: 'start', call: callId(call), attempt, epoch: 0, state: stateId(`of-${call}`), body, prepared: Buffer.from('p'), baseTokens: 0, keepTokens: 0,
-    recomputeTokens: 0, replay: 'exact', forced: [], seed: 1, maxTokens: 9, rank: 1, grantGranules: 1,
+    kind: 'start', call: callId(call), attempt, epoch: 0, state: stateId(`of-${call}`), body, prepared: Buffer.from('p'),
+    baseTokens: 0, keepTokens: 0, recomputeTokens: 0, replay: 'exact', forced: [], seed: 1, maxTokens: 9, rank: 1, grantGranules: 1,
   })
 }
 
-const pids = ({ notes }: Stage): number[] => readFileSync(notes, 'utf8').split('\n').filter((line) => line.startsWith('begins')).map((line) => Number(line.split(' ')[1]))
+const pids = ({ notes }: Stage): number[] =>
+  [...readFileSync(notes, 'utf8').matchAll(/^begins (\d+)$/gm)].map(([, pid]) => Number(pid))
 
 const lost = ({ listener }: Stage, count = 1) => listener.until('engineLost', () => listener.inputs('engineLost')[count - 1])
 const joined = ({ listener }: Stage, count: number) => listener.until('engineJoined', () => listener.inputs('engineJoined')[count - 1])
@@ -151,11 +152,16 @@ test('a match with a record that was not given ends the life of the process', as
   assert.match((await lost(it)).why, /nobody, which it was not given/)
 })
 
-for (const [model, why] of [['another protocol', /protocol 2, not 1/], ['later reign', /refused hello: reign 1 is over/], ['unloadable', /code 3.*the model cannot be read/], ['silent', /not answered/]] as const) {
+for (const [model, why] of [
+  ['another protocol', /protocol 2, not 1/], ['later reign', /refused hello: reign 1 is over/],
+  ['unloadable', /code 3.*the model cannot be read/], ['silent', /not answered/],
+] as const) {
   test(`a process that begins with "${model}" is started again a few times, then stays lost and says so`, async () => {
     const it = stage(model)
     it.engine.open(1, it.listener)
-    const last = await it.listener.until('the last word', () => it.listener.inputs('engineLost').find(({ why: said }) => said.includes('stays lost')))
+    const last = await it.listener.until('the last word', () => (
+      it.listener.inputs('engineLost').find(({ why: said }) => said.includes('stays lost'))
+    ))
     assert.match(last.why, why)
     assert.match(last.why, /started again 3 times in 60 s/)
     await pause(150)
@@ -224,7 +230,8 @@ test('an orphan that does not end within its lease is killed before another star
 })
 
 test('a pid file that names somebody else, or nothing, harms nobody', async () => {
-  for (const text of [JSON.stringify({ pid: process.pid, socket: '/no/such/socket' }), JSON.stringify({ pid: 4_000_000, socket: 'x' }), '{"pid": 1', '{"pid":-1,"socket":"x"}']) {
+  const us = JSON.stringify({ pid: process.pid, socket: '/no/such/socket' })
+  for (const text of [us, '{"pid":4000000,"socket":"x"}', '{"pid": 1', '{"pid":-1,"socket":"x"}']) {
     const it = stage('fine')
     mkdirSync(join(it.dir, 'run'))
     writeFileSync(join(it.dir, 'run', 'e.pid'), text)

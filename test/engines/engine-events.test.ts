@@ -18,7 +18,10 @@ const EVENTS: readonly EngineEvent[] = [
   { kind: 'engine', engine },
   { kind: 'measured', call: 'c', promptTokens: 5, matched: { record: 'r', tokens: 2 }, renderingWon: null },
   { kind: 'unmeasurable', call: 'c', code: 'x', why: 'w' },
-  { kind: 'tokens', call: 'c', attempt: 1, index: 0, tokens: [1], parts: [{ kind: 'text', text: 't' }, { kind: 'toolCall', index: 0, name: null, arguments: '' }] },
+  {
+    kind: 'tokens', call: 'c', attempt: 1, index: 0, tokens: [1],
+    parts: [{ kind: 'text', text: 't' }, { kind: 'toolCall', index: 0, name: null, arguments: '' }],
+  },
   { kind: 'progress', speeds, calls: [{ ...of, report }] },
   { kind: 'paused', ...of, report },
   {
@@ -35,7 +38,9 @@ const binOf = (event: EngineEvent): Uint8Array[] => (event.kind === 'measured' |
 /** Every path to a value inside, those of list items included. */
 function paths(value: unknown, before: readonly (string | number)[] = []): (readonly (string | number)[])[] {
   if (typeof value !== 'object' || value === null) return before.length === 0 ? [] : [before]
-  return [...(before.length === 0 ? [] : [before]), ...Object.entries(value).flatMap(([key, inner]) => paths(inner, [...before, Array.isArray(value) ? Number(key) : key]))]
+  const inside = Object.entries(value)
+    .flatMap(([key, inner]) => paths(inner, [...before, Array.isArray(value) ? Number(key) : key]))
+  return [...(before.length === 0 ? [] : [before]), ...inside]
 }
 
 function withPath(value: unknown, [key, ...rest]: readonly (string | number)[], put: unknown): unknown {

@@ -18,7 +18,11 @@ async function served(dir: string): Promise<Server> {
     listen: { port: 0 }, dataDir: join(dir, 'data'), imagesDir: join(dir, 'images'), logLevel: 'silent',
     engines: [{ id: 'script', kind: 'scripted', script: {
       models: ['m'], promptTokensPerSecond: 20_000, tokensPerSecond: 500,
-      items: [{ match: 'long', text: LONG, tokensPerSecond: 120 }, { match: 'tool', toolCalls: [{ name: 'look', arguments: { at: 'it' } }] }, { text: 'A short answer.' }],
+      items: [
+        { match: 'long', text: LONG, tokensPerSecond: 120 },
+        { match: 'tool', toolCalls: [{ name: 'look', arguments: { at: 'it' } }] },
+        { text: 'A short answer.' },
+      ],
     } }],
   }))
 }

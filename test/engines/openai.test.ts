@@ -30,8 +30,8 @@ afterEach(async () => {
 
 function start({ engine }: Stage, chat: ChatCall = chatCall('m', 'hello'), attempt = 1, forced: number[] = []): void {
   engine.perform({
-    kind: 'start', call: callId('c'), attempt, epoch: 0, state: stateId('s'), body: JSON.stringify(chat), prepared: new Uint8Array(), baseTokens: 0,
-    keepTokens: 0, recomputeTokens: 0, replay: 'plain', forced, seed: 77, maxTokens: 40, rank: 1, grantGranules: 0,
+    kind: 'start', call: callId('c'), attempt, epoch: 0, state: stateId('s'), body: JSON.stringify(chat),
+    prepared: new Uint8Array(), baseTokens: 0, keepTokens: 0, recomputeTokens: 0, replay: 'plain', forced, seed: 77, maxTokens: 40, rank: 1, grantGranules: 0,
   })
 }
 
@@ -114,7 +114,9 @@ test('a server that calls tools and says "stop" has called tools; "length" stays
 test('a stream split anywhere, even inside a character, is the same stream', async () => {
   const stage = await opened(async (_, reply) => {
     reply.stream()
-    const bytes = Buffer.from(`: hello\r\n\r\ndata: ${JSON.stringify({ choices: [{ delta: { content: 'zażółć 🎭' }, finish_reason: null }] })}\r\n\r\ndata: ${JSON.stringify({ choices: [{ delta: {}, finish_reason: 'stop' }] })}\n\ndata: [DONE]\n\n`)
+    const first = JSON.stringify({ choices: [{ delta: { content: 'zażółć 🎭' }, finish_reason: null }] })
+    const last = JSON.stringify({ choices: [{ delta: {}, finish_reason: 'stop' }] })
+    const bytes = Buffer.from(`: hello\r\n\r\ndata: ${first}\r\n\r\ndata: ${last}\n\ndata: [DONE]\n\n`)
     for (const byte of bytes) {
       reply.raw.write(Buffer.from([byte]))
       if (byte > 127) await pause(1)
