@@ -73,25 +73,27 @@ export class Life {
       yield tokens.map((token, position) => row(companion.lane, position, token))
       companion.position = tokens.length
     }
-    yield* this.#prefill(given(0, PROMPT_TOKENS))
+    this.#draw(yield* this.#prefill(given(0, PROMPT_TOKENS)))
     yield* this.#decode()
     if (this.#way.changesLane) this.#changeLane()
-    yield* this.#prefill([this.#outputs.at(-1) ?? 0, ...given(500, RESULT_TOKENS)])
+    this.#draw(yield* this.#prefill([this.#outputs.at(-1) ?? 0, ...given(500, RESULT_TOKENS)]))
     yield* this.#decode()
     return { digest: this.#hash.digest('hex'), outputs: this.#outputs }
   }
 
-  *#prefill(tokens: readonly number[]): Generator<readonly Row[], void> {
+  /** Returns the row of the last token in its batch. */
+  *#prefill(tokens: readonly number[]): Generator<readonly Row[], number> {
     const plan = new Plan(Int32Array.from(tokens), [{ tokens: tokens.length, origin: 'prefilled' }], [], 0, false)
-    for (let done = 0; done < tokens.length;) {
+    let count = 0
+    for (let done = 0; done < tokens.length; done += count) {
       const piece = plan.piece(done, this.#way.chunkTokens)
-      const count = piece.kind === 'prefill' ? piece.count : 1
+      count = piece.kind === 'prefill' ? piece.count : 1
       if (done > 0 && this.company > 0) yield this.#beside()
+      const last = done + count === tokens.length
       const rows = tokens.slice(done, done + count).map((token) => row(this.#lane, this.#position++, token))
-      done += count
-      yield rows.map((each, i) => ({ ...each, logits: done === tokens.length && i === rows.length - 1 }))
-      if (done === tokens.length) this.#draw(rows.length - 1)
+      yield rows.map((each, i) => ({ ...each, logits: last && i === count - 1 }))
     }
+    return count - 1
   }
 
   *#decode(): Generator<readonly Row[], void> {

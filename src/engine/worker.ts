@@ -3,7 +3,7 @@
  * closed, its lease ran out, or our parent is another). What is said on the socket is the loop's business.
  */
 import { createHash } from 'node:crypto'
-import { createReadStream, rmSync } from 'node:fs'
+import { createReadStream, rmSync, writeSync } from 'node:fs'
 import { createServer } from 'node:net'
 import type { Server, Socket } from 'node:net'
 import { FrameError, FrameReader, encodeFrame } from '../protocol/frame.ts'
@@ -16,7 +16,7 @@ import { SettingsError, readSettings } from './settings.ts'
 import type { Settings } from './settings.ts'
 import { templateOf } from './model-template.ts'
 
-/** Nobody connected, or nobody said hello, in this time: nobody will. */
+/** Nobody said hello within this time: nobody will. */
 const HELLO_WITHIN_MS = 30_000
 const WATCH_EVERY_MS = 250
 /** A control plane that does not read is as good as gone; at so many bytes unsent the process ends. */
@@ -26,7 +26,8 @@ const UNSENT_BYTES_MAX = 256 * 1024 * 1024
 class Watch {
   readonly #parent = process.ppid
   #lastMs = performance.now()
-  #leaseMs = HELLO_WITHIN_MS
+  /** None while the model loads, however long that takes. */
+  #leaseMs = Infinity
 
   constructor(end: (why: string) => void) {
     setInterval(() => {
@@ -41,10 +42,12 @@ class Watch {
 
   lease(leaseMs: number): void {
     this.#leaseMs = leaseMs
+    this.heard()
   }
 }
 
 async function main(settings: Settings): Promise<void> {
+  const watch = new Watch((why) => end(settings, why))
   const modelDigest = settings.modelDigest ?? await digestOf(settings.modelPath)
   const llama = Llama.load({ ...settings, batchTokens: settings.chunkTokens })
   const cache = settings.probeCachePath === null ? null
@@ -59,13 +62,15 @@ async function main(settings: Settings): Promise<void> {
     probed: (exact) => cache?.write(exact),
     nowUs: () => Math.round(performance.now() * 1_000),
   }
-  const server = createServer()
-  const watch = new Watch((why) => end(settings, `the engine ends: ${why}`))
-  const socket = await firstConnection(server, settings.socketPath)
+  watch.lease(HELLO_WITHIN_MS)
+  const socket = await firstConnection(createServer(), settings.socketPath)
   const loop = new EngineLoop({ ...options, emit: (event, bin) => send(settings, socket, encodeFrame(event, bin)) })
   listen(settings, socket, loop, watch)
   await loop.run()
-  socket.end(() => end(settings, null))
+  socket.end(() => {
+    leave(settings)
+    process.exit(0)
+  })
 }
 
 /** Resolves with the one control plane; any other is turned away. */
@@ -91,23 +96,33 @@ function listen(settings: Settings, socket: Socket, loop: EngineLoop, watch: Wat
       }
     } catch (error) {
       if (!(error instanceof FrameError)) throw error
-      end(settings, `the engine ends: its control plane broke the framing: ${error.message}`)
+      end(settings, `its control plane broke the framing: ${error.message}`)
     }
   })
-  socket.on('error', (error) => end(settings, `the engine ends: its socket failed: ${error.message}`))
-  socket.on('close', () => end(settings, null))
+  socket.on('error', (error) => end(settings, `its socket failed: ${error.message}`))
+  socket.on('close', () => end(settings, 'its control plane is gone'))
 }
 
 function send(settings: Settings, socket: Socket, frame: Buffer): void {
   socket.write(frame)
-  if (socket.writableLength > UNSENT_BYTES_MAX) end(settings, 'the engine ends: its control plane does not read')
+  if (socket.writableLength > UNSENT_BYTES_MAX) end(settings, 'its control plane does not read')
 }
 
-/** At once, even in the middle of a batch: what the lanes hold is lost with the process in any case. */
-function end(settings: Settings, why: string | null): never {
-  if (why !== null) process.stderr.write(`${why}\n`)
+/**
+ * At once, even in the middle of a batch: what the lanes hold is lost with the process in any case. An orderly exit
+ * would wait for the batch, which may take seconds.
+ */
+function end(settings: Settings, why: string): void {
+  leave(settings)
+  try {
+    writeSync(process.stderr.fd, `the engine ends: ${why}\n`)
+  } finally {
+    process.kill(process.pid, 'SIGKILL')
+  }
+}
+
+function leave(settings: Settings): void {
   if (process.platform !== 'win32') rmSync(settings.socketPath, { force: true })
-  process.exit(0)
 }
 
 async function digestOf(path: string): Promise<string> {
