@@ -21,7 +21,7 @@ import { buildApp } from './server/app.ts'
 import { makeLog } from './server/log.ts'
 import { openStore } from './store/store.ts'
 
-export interface StartHooks {
+interface StartHooks {
   readonly onModelProgress?: (progress: ModelProgress) => void
   /** A bug, or a log that cannot be read: by default said and the process ends, since only a restart is honest. */
   readonly onFatal?: (error: Error) => void
@@ -64,6 +64,11 @@ export async function start(config: Config, hooks: StartHooks = {}): Promise<Ser
       { checkEveryTurns: CHECK_EVERY_TURNS, onFatal, storeFailure: config.storeFailure },
       recovered,
     )
+    driver.watch(({ fact }) => {
+      if (fact.kind === 'engine.joined') log.info({ engine: fact.engine, models: fact.capabilities.models, exact: fact.capabilities.exact }, 'an engine has joined')
+      if (fact.kind === 'engine.lost') log.warn({ engine: fact.engine, why: fact.why }, 'an engine was lost')
+      if (fact.kind === 'result.ignored' && fact.input === 'engineLost') log.warn({ engine: fact.subject, why: fact.why }, 'an engine does not join')
+    })
     await driver.start()
     const app = buildApp({ gateway: driver, host: config.listen.host, tenants: config.tenants, limits: config.limits, metricsKey: config.metricsKey, log })
     await app.listen({ ...config.listen })

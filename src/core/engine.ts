@@ -17,7 +17,7 @@ export function engineJoined(d: Deciding, input: EngineJoined): void {
 export function engineLost(d: Deciding, input: EngineLost): void {
   if (input.reign !== d.core.reign) return ignore(d, 'engineLost', input.engine, `reign ${input.reign}, now ${d.core.reign}`)
   const engine = d.core.engines.get(input.engine)
-  if (engine?.stage !== 'joined') return ignore(d, 'engineLost', input.engine, 'it had not joined')
+  if (engine?.stage !== 'joined') return ignore(d, 'engineLost', input.engine, `it had not joined: ${input.why}`)
   lose(d, engine, input.why, (call) => retry(d, call, `its engine was lost: ${input.why}`))
 }
 
