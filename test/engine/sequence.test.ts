@@ -1,0 +1,131 @@
+import assert from 'node:assert/strict'
+import { test } from 'node:test'
+import fc from 'fast-check'
+import { Fed } from '../../src/engine/fed.ts'
+import { OutputPipeline } from '../../src/engine/output.ts'
+import type { ToolParsing } from '../../src/engine/output.ts'
+import { Plan } from '../../src/engine/plan.ts'
+import { Sequence } from '../../src/engine/sequence.ts'
+import type { Tokenizer } from '../../src/engine/token-record.ts'
+import type { WirePart } from '../../src/protocol/engine.ts'
+
+/** Pieces that break characters, stop strings and tool calls in every way; the last ends generation. */
+const PIECES = [
+  ' a', 'b', 'st', 'op', '<tool', '_call>', '\n{"name": "f", ', '"arguments": {"k": 1}}', '\n</tool', '_call>', 'é', '\n',
+].map((text) => Buffer.from(text))
+const HALVES = [Buffer.from([0xe2]), Buffer.from([0x82]), Buffer.from([0xac])]
+const SPELLED = [...PIECES, ...HALVES]
+const EOG = SPELLED.length
+
+const tokenizer: Tokenizer = {
+  tokenize: () => new Int32Array(),
+  piece: (token) => SPELLED[token] ?? new Uint8Array(),
+  isEog: (token) => token === EOG,
+  isControl: (token) => token === EOG,
+}
+
+const PROMPT = 5
+
+interface Script { readonly outputs: readonly number[]; readonly stops: readonly string[]; readonly toolParsing: ToolParsing; readonly maxTokens: number }
+
+const oneHot = (token: number): Float32Array => Float32Array.from({ length: EOG + 1 }, (_, i) => i === token ? 9 : 0)
+
+function sequence(script: Script, forced: readonly number[], held: number): Sequence {
+  const prompt = Int32Array.from({ length: PROMPT }, () => 0)
+  const plan = new Plan(prompt, [{ tokens: PROMPT, origin: 'prefilled' }], forced, held, false)
+  const fed = new Fed()
+  for (let at = 0; at < plan.begin; at++) fed.push(plan.tokens[at] ?? 0, plan.origin(at))
+  return new Sequence({
+    start: {
+      kind: 'start', reign: 1, call: 'c', attempt: 1, epoch: 0, state: 's', body: '', baseTokens: 0, keepTokens: held, recomputeTokens: 0,
+      replay: 'exact', forced, seed: 1, maxTokens: script.maxTokens, rank: 0, grantGranules: 1,
+    },
+    lane: { index: 0, state: 's', content: { kind: 'fed', fed } },
+    fed, plan, sampling: { temperature: 0, topP: 1, topK: 0, minP: 0 }, grammar: null,
+    output: new OutputPipeline({ tokenizer, stops: script.stops, toolParsing: script.toolParsing }),
+    prepared: { tokens: prompt, runs: [], text: '', silent: [], vocabulary: 'v', toolsDigest: '', history: [] },
+    isEog: tokenizer.isEog, contextTokens: 64, startedUs: 0,
+  })
+}
+
+interface Told { readonly tokens: number[]; readonly parts: WirePart[]; end: unknown }
+
+/** Runs until it ends, or until `stopAfter` tokens were told; logits are those of the script at each position. */
+function run(script: Script, forced: readonly number[], held: number, told: Told, stopAfter: number): { fed: number; over: boolean } {
+  const running = sequence(script, forced, held)
+  const tell = (): void => {
+    const shown = running.takeUnsent()
+    if (shown === null) return
+    assert.equal(shown.index, told.tokens.length)
+    told.tokens.push(...shown.tokens)
+    told.parts.push(...shown.parts)
+  }
+  for (;;) {
+    if (running.ending !== null) {
+      assert.equal(running.ending.kind, 'complete')
+      if (running.ending.kind === 'complete') {
+        const { parts: _, ...end } = running.end(running.ending.reason)
+        tell()
+        told.end = { ...end, reason: running.ending.reason }
+      }
+      return { fed: running.fed.length, over: true }
+    }
+    tell()
+    if (told.tokens.length >= stopAfter) return { fed: running.fed.length, over: false }
+    const piece = running.piece(4)
+    const count = piece.kind === 'prefill' ? piece.count : 1
+    const last = running.fed.length + count - 1
+    const draws = running.drawsAt(last)
+    running.advance(count, piece.kind === 'prefill' ? 'prefilled' : 'decoded')
+    running.settle(draws ? oneHot(script.outputs[last + 1 - PROMPT] ?? EOG) : null)
+  }
+}
+
+const shownBy = (parts: readonly WirePart[]): string => parts.map((part) => part.kind === 'text' ? part.text : `[${part.index} ${part.name ?? ''} ${part.arguments}]`).join('')
+  .replaceAll(/\]\[(\d+)  /g, '')
+
+const scripts: fc.Arbitrary<Script> = fc.record({
+  outputs: fc.array(fc.nat(EOG), { maxLength: 24 }),
+  stops: fc.constantFrom([], ['stop'], ['op'], ['€']),
+  toolParsing: fc.constantFrom('off' as const, 'whole' as const, 'streamed' as const),
+  maxTokens: fc.integer({ min: 1, max: 24 }),
+})
+
+test('given the same logits, every interruption yields the same tokens, parts, stop and tool calls', () => {
+  fc.assert(fc.property(scripts, fc.array(fc.record({ after: fc.integer({ min: 1, max: 12 }), keeps: fc.boolean() }), { maxLength: 4 }), (script, cuts) => {
+    const whole: Told = { tokens: [], parts: [], end: null }
+    run(script, [], 0, whole, Infinity)
+    const told: Told = { tokens: [], parts: [], end: null }
+    let held = 0
+    for (const { after, keeps } of cuts) {
+      const { fed, over } = run(script, [...told.tokens], held, told, told.tokens.length + after)
+      held = keeps ? fed : 0
+      if (over) break
+    }
+    // Also where the engine died after its last tokens were shown and before it said that it had finished.
+    run(script, [...told.tokens], held, told, Infinity)
+    assert.deepEqual(told.tokens.filter((token) => token !== EOG), whole.tokens.filter((token) => token !== EOG))
+    assert.equal(shownBy(told.parts), shownBy(whole.parts))
+    assert.deepEqual(told.end, whole.end)
+  }), { numRuns: 2_000 })
+})
+
+test('what was held back until the end is sent with the token that ended it', () => {
+  const told: Told = { tokens: [], parts: [], end: null }
+  run({ outputs: [0, 2, EOG], stops: ['stop'], toolParsing: 'off', maxTokens: 9 }, [], 0, told, Infinity)
+  assert.deepEqual(told.tokens, [0, 2, EOG])
+  assert.equal(shownBy(told.parts), ' ast')
+})
+
+test('the last token of a call is not fed', () => {
+  const running = sequence({ outputs: [], stops: [], toolParsing: 'off', maxTokens: 2 }, [], 0)
+  running.advance(4, 'prefilled')
+  running.settle(null)
+  running.advance(1, 'prefilled')
+  running.settle(oneHot(1))
+  running.advance(1, 'decoded')
+  running.settle(oneHot(1))
+  assert.deepEqual(running.ending, { kind: 'complete', reason: 'length' })
+  assert.equal(running.fed.length, PROMPT + 1)
+  assert.deepEqual(running.outputs, [1, 1])
+})
