@@ -7,6 +7,7 @@
  */
 import { createHash } from 'node:crypto'
 import { readFileSync } from 'node:fs'
+import { availableParallelism } from 'node:os'
 import { dirname, resolve } from 'node:path'
 import { isMap, isNode, isPair, isScalar, isSeq, LineCounter, parseDocument, Scalar, visit, type Document } from 'yaml'
 import { z } from 'zod'
@@ -15,6 +16,12 @@ import { SECOND_US, seconds, type Us } from './core/units.ts'
 import { fieldName, schemaFaults } from './protocol/schema-fault.ts'
 
 const MEBIBYTE = 1024 * 1024
+/**
+ * Threads of an embedded engine: one processor stays free for everybody else. The library's threads wait for each other
+ * by spinning, so a thread that has to share its processor holds up all: on 2 processors with one other busy process,
+ * 2 threads were 8 times slower than 1.
+ */
+const THREADS = Math.max(1, availableParallelism() - 1)
 /** A key shorter than this can be guessed. */
 const KEY_CHARS_MIN = 8
 
@@ -62,8 +69,7 @@ const embedded = z.strictObject({
   library: z.string().min(1).nullable().default(null),
   lanes: z.int().min(1).max(256).default(8),
   laneTokens: z.int().min(256).default(2_048),
-  /** Null: one for each processor. */
-  threads: z.int().min(1).max(512).nullable().default(null),
+  threads: z.int().min(1).max(512).default(THREADS),
   chunkTokens: z.int().min(2).max(4_096).default(128),
   flashAttention: z.boolean().default(false),
   /** Weights repacked for the CPU: faster, and for some quantisations not exact. */

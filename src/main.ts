@@ -4,7 +4,6 @@
  */
 import { createReadStream } from 'node:fs'
 import type { AddressInfo } from 'node:net'
-import { availableParallelism } from 'node:os'
 import { join } from 'node:path'
 import { crc32 } from 'node:zlib'
 import type { Config, EngineConfig } from './config.ts'
@@ -106,11 +105,10 @@ async function engineOf(one: EngineConfig, config: Config, hooks: StartHooks): P
     case 'embedded': {
       const progress = hooks.onModelProgress
       const model = await resolveModel({ model: one.model, env: process.env, ...(progress === undefined ? {} : { onProgress: progress }) })
-      const { id, lanes, laneTokens, chunkTokens, flashAttention, extraBuffers, library } = one
+      const { id, lanes, laneTokens, threads, chunkTokens, flashAttention, extraBuffers, library } = one
       return new EmbeddedEngine({
-        id, lanes, laneTokens, chunkTokens, flashAttention, extraBuffers, models: [model.name], modelPath: model.path, libraryDir: library,
-        threads: one.threads ?? availableParallelism(), runtimeDir: config.dataDir,
-        probeCachePath: join(config.dataDir, 'probes.json'),
+        id, lanes, laneTokens, threads, chunkTokens, flashAttention, extraBuffers, models: [model.name], modelPath: model.path, libraryDir: library,
+        runtimeDir: config.dataDir, probeCachePath: join(config.dataDir, 'probes.json'),
       })
     }
   }

@@ -1,6 +1,6 @@
 /** Owns the checks of `entracte doctor`, one function each. Every one answers, also where what it looks at is broken. */
 import { accessSync, constants, existsSync, readFileSync, statfsSync } from 'node:fs'
-import { availableParallelism, freemem, totalmem } from 'node:os'
+import { freemem, totalmem } from 'node:os'
 import { dirname, join } from 'node:path'
 import type { Config, EngineConfig } from '../config.ts'
 import { size } from '../core/explain-text.ts'
@@ -64,7 +64,7 @@ function settingsCheck(engine: EngineConfig): Check {
   if (engine.kind === 'scripted') return ok(name, 'scripted: plays given outputs')
   if (engine.kind === 'openai') return ok(name, `openai: ${engine.model} at ${engine.baseUrl}, ${engine.runningMax} calls at once`)
   const { lanes, laneTokens, chunkTokens, threads, flashAttention } = engine
-  const found = `embedded: ${lanes} lanes of ${laneTokens} tokens, chunks of ${chunkTokens}, ${threads === null ? 'a thread for each processor' : `${threads} threads`}`
+  const found = `embedded: ${lanes} lanes of ${laneTokens} tokens, chunks of ${chunkTokens}, ${threads} threads`
   if (!flashAttention) return ok(name, found)
   return warn(name, `${found}, flash attention on`, 'on a CPU a resumed State is exact only with flash attention off.')
 }
@@ -113,7 +113,7 @@ function modelMissing(name: string, error: unknown): Check {
 /** What the probe answered for this model, library and kernel, with these lanes and chunks. */
 function exactness(engine: Embedded, config: Config, identity: readonly (string | null)[]): Check {
   const name = `exactness of ${engine.id}`
-  const ending = `/${engine.lanes}/${engine.laneTokens}/${engine.chunkTokens}/${engine.threads ?? availableParallelism()}`
+  const ending = `/${engine.lanes}/${engine.laneTokens}/${engine.chunkTokens}/${engine.threads}`
   const known = probeAnswers(join(config.dataDir, PROBES_FILE))
     .findLast(([key]) => key.endsWith(ending) && identity.every((part) => part !== null && key.includes(`/${part}/`)))?.[1]
   if (known === undefined) return warn(name, 'not probed yet', 'a server probes once in the background; until then resumes count as not exact.')
