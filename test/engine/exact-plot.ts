@@ -103,7 +103,8 @@ export function drawPlot(seed: number, scale: Scale): Plot {
 }
 
 function drawProgram(dice: Dice, scale: Scale, name: string): ProgramPlot {
-  const calls = Array.from({ length: dice.whole(1, scale.callsMax) }, () => drawCall(dice, scale))
+  const hasTools = dice.chance(0.3)
+  const calls = Array.from({ length: dice.whole(1, scale.callsMax) }, () => drawCall(dice, scale, hasTools))
   const tool: ToolDefinition = {
     name: 'weather',
     description: scale.toolDescription,
@@ -117,17 +118,17 @@ function drawProgram(dice: Dice, scale: Scale, name: string): ProgramPlot {
   return {
     name,
     system: words(dice, scale.wordsMax),
-    tools: calls.some(({ forced }) => forced) ? [tool] : [],
+    tools: hasTools ? [tool] : [],
     calls,
     delay: dice.whole(0, 40),
   }
 }
 
-function drawCall(dice: Dice, scale: Scale): CallPlot {
+function drawCall(dice: Dice, scale: Scale, hasTools: boolean): CallPlot {
   const greedy = dice.chance(0.4)
   return {
     says: words(dice, scale.wordsMax),
-    forced: dice.chance(0.3),
+    forced: hasTools && dice.chance(0.6),
     sampling: greedy
       ? { temperature: 0, topP: 1, topK: 0, minP: 0 }
       : { temperature: dice.of([0.7, 1, 1.3]), topP: dice.of([1, 0.95, 0.8]), topK: dice.of([0, 0, 20]), minP: dice.of([0, 0, 0.05]) },

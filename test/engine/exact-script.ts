@@ -4,7 +4,8 @@
  * be the same. It plays the control plane's part: it knows of a State only what the engine told it.
  */
 import assert from 'node:assert/strict'
-import { mkdirSync, rmSync } from 'node:fs'
+import { mkdirSync, mkdtempSync, rmSync } from 'node:fs'
+import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { readImage } from '../../src/engine/kv-image.ts'
 import type { ChatCall, ChatMessage, ChatToolCall } from '../../src/protocol/chat.ts'
@@ -18,6 +19,7 @@ export interface ExactOptions {
   readonly modelPath: string
   readonly scale: Scale
   readonly laneTokens: number
+  readonly threads: number
   /** For images; emptied at the end. */
   readonly directory: string
 }
@@ -60,6 +62,22 @@ export async function runScript(seed: number, options: ExactOptions): Promise<Sc
     disturbed: company.disturbed,
     differences: plot.programs.flatMap((program, i) => compare(`seed ${seed} ${program.name}`, expected[i], seen[i])),
   }
+}
+
+/** Plays scripts one after another; throws at the first that differs, and counts what was done to all of them. */
+export async function allEqual(firstSeed: number, scripts: number, options: Omit<ExactOptions, 'directory'>): Promise<Record<string, number>> {
+  const directory = mkdtempSync(join(tmpdir(), 'entracte-exact-'))
+  const disturbed: Record<string, number> = {}
+  try {
+    for (let seed = firstSeed; seed < firstSeed + scripts; seed++) {
+      const result = await runScript(seed, { ...options, directory })
+      assert.deepEqual(result.differences, [])
+      for (const [kind, count] of Object.entries(result.disturbed)) disturbed[kind] = (disturbed[kind] ?? 0) + count
+    }
+  } finally {
+    rmSync(directory, { recursive: true, force: true })
+  }
+  return disturbed
 }
 
 function compare(name: string, expected: ProgramResult | undefined, seen: ProgramResult | undefined): string[] {
@@ -127,9 +145,9 @@ class Play {
   }
 
   #shape(): EngineShape {
-    const { modelPath, laneTokens } = this.options
+    const { modelPath, laneTokens, threads } = this.options
     const { lanes, chunkTokens } = this.plot
-    const shape = { modelPath, laneTokens, threads: 1, flashAttention: false, exact: PROVEN }
+    const shape = { modelPath, laneTokens, threads, flashAttention: false, exact: PROVEN }
     if (this.calm) return { ...shape, lanes, chunkTokens: 64 }
     return { ...shape, lanes: lanes + (this.#reign - 1), chunkTokens: chunkTokens + 3 * (this.#reign - 1) }
   }
@@ -405,7 +423,7 @@ class ProgramPlay {
 
   #body(plot: CallPlot): ChatCall {
     return {
-      model: 'm', messages: this.#messages, tools: this.#program.tools, toolChoice: plot.forced ? 'required' : 'none',
+      model: 'm', messages: this.#messages, tools: this.#program.tools, toolChoice: plot.forced ? 'required' : 'auto',
       sampling: plot.sampling, stop: plot.stop, maxTokens: plot.maxTokens,
     }
   }
