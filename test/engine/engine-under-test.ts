@@ -1,9 +1,13 @@
 /** An engine in this process, on a real model file, with its events in hand: what the control plane would see. */
+import assert from 'node:assert/strict'
 import { createHash } from 'node:crypto'
 import { readFileSync } from 'node:fs'
+import type { Origin } from '../../src/engine/fed.ts'
+import { Lanes } from '../../src/engine/lanes.ts'
 import { EngineLoop } from '../../src/engine/loop.ts'
 import type { EngineOptions } from '../../src/engine/loop.ts'
 import { Llama } from '../../src/engine/llama/llama.ts'
+import type { Row } from '../../src/engine/llama/llama.ts'
 import { templateOf } from '../../src/engine/model-template.ts'
 import type { EngineEvent, EngineRequest } from '../../src/protocol/engine.ts'
 
@@ -28,6 +32,63 @@ export type Command = Unsigned<EngineRequest>
 /** The engine was killed before it answered. */
 export class Killed extends Error {}
 
+/** The lane last given to a State; States of a test have names of their own. */
+const laneOf = new Map<string, number>()
+const take = Lanes.prototype.take
+Lanes.prototype.take = function (state) {
+  const lane = take.call(this, state)
+  laneOf.set(state, lane.index)
+  return lane
+}
+
+/**
+ * How each cell was really fed, seen from the library's side: alone, or in a run of two or more. Small models often
+ * have the same logits both ways, so the tests look at the rows themselves. Null where a cell came in by an image.
+ */
+class Ledger {
+  readonly #lanes = new Map<number, (Origin | null)[]>()
+
+  constructor(llama: Llama) {
+    const { decode, cut, loadState } = llama
+    llama.decode = async (rows) => {
+      const perLane = grouped(rows)
+      const counts = [...perLane.values()].map((of) => of.length)
+      assert.ok(counts.length === 1 || counts.every((count) => count === 1), 'a batch is of one lane, or of one row a lane')
+      await decode.call(llama, rows)
+      for (const [lane, of] of perLane) this.#of(lane).push(...of.map((): Origin => of.length > 1 ? 'prefilled' : 'decoded'))
+    }
+    llama.cut = (lane, from) => {
+      this.#of(lane).length = Math.min(this.#of(lane).length, from)
+      return cut.call(llama, lane, from)
+    }
+    llama.loadState = (lane, blob) => {
+      const loaded = loadState.call(llama, lane, blob)
+      this.#lanes.set(lane, Array<null>(llama.laneUsed(lane)).fill(null))
+      return loaded
+    }
+  }
+
+  /** The spans say how the tokens after `base` were fed. */
+  check(lane: number, base: number, spans: readonly { readonly tokens: number; readonly origin: Origin }[]): void {
+    const said = spans.flatMap(({ tokens, origin }) => Array<Origin>(tokens).fill(origin))
+    const fed = this.#of(lane)
+    assert.equal(fed.length, base + said.length, 'a lane holds what its spans say')
+    said.forEach((origin, i) => assert.ok((fed[base + i] ?? origin) === origin, `position ${base + i} was not ${origin} but ${fed[base + i]}`))
+  }
+
+  #of(lane: number): (Origin | null)[] {
+    const cells = this.#lanes.get(lane) ?? []
+    this.#lanes.set(lane, cells)
+    return cells
+  }
+}
+
+function grouped(rows: readonly Row[]): Map<number, Row[]> {
+  const perLane = new Map<number, Row[]>()
+  for (const row of rows) perLane.set(row.lane, [...perLane.get(row.lane) ?? [], row])
+  return perLane
+}
+
 const CALIBRATION = {
   prefillNsPerToken: 50_000, decodeOneNs: 300_000, decodeManyNs: 500_000, rows: 4, copyOutNsPerToken: 100, copyInNsPerToken: 100,
 }
@@ -48,12 +109,15 @@ export class EngineUnderTest {
   readonly modelDigest: string
   readonly #ended: Promise<unknown>
   readonly #waiting = new Set<{ readonly wants: (event: EngineEvent) => boolean; readonly take: (heard: Heard) => void; readonly fail: (why: Error) => void }>()
+  readonly #ledger: Ledger
+  readonly #starts = new Map<string, Extract<Command, { kind: 'start' }>>()
   #lost: Error | null = null
 
   constructor(shape: EngineShape, reign = 1) {
     this.reign = reign
     this.modelDigest = digestOf(shape.modelPath)
     this.llama = Llama.load({ ...shape, batchTokens: shape.chunkTokens, extraBuffers: true, libraryDir: null })
+    this.#ledger = new Ledger(this.llama)
     this.loop = new EngineLoop({
       llama: this.llama, template: templateOf(this.llama), modelDigest: this.modelDigest, chunkTokens: shape.chunkTokens,
       calibration: CALIBRATION, exact: shape.exact, probed: () => undefined,
@@ -66,6 +130,7 @@ export class EngineUnderTest {
 
   tell(command: Command, bin: readonly Uint8Array[] = []): void {
     if (this.#lost !== null) throw this.#lost
+    if (command.kind === 'start') this.#starts.set(command.call, command)
     this.loop.receive({ ...command, reign: this.reign }, bin)
   }
 
@@ -92,12 +157,19 @@ export class EngineUnderTest {
 
   #hear(heard: Heard): void {
     if (this.#lost !== null) return
+    this.#check(heard.event)
     this.heard.push(heard)
     for (const waiter of [...this.#waiting]) {
       if (!waiter.wants(heard.event)) continue
       this.#waiting.delete(waiter)
       waiter.take(heard)
     }
+  }
+
+  #check(event: EngineEvent): void {
+    const start = event.kind === 'finished' ? this.#starts.get(event.call) : undefined
+    if (event.kind !== 'finished' || start === undefined || start.replay === 'plain') return
+    this.#ledger.check(laneOf.get(start.state) ?? -1, start.baseTokens, event.spans)
   }
 
   #lose(why: Error): void {

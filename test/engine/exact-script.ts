@@ -219,9 +219,12 @@ class ProgramPlay {
     const attempt = new CallPlay(plot, this.#play.calm ? [] : plot.disturbances)
     for (;;) {
       try {
-        const keep = await this.#place(plot, base)
+        const number = attempt.begin()
+        const held = await this.#place(plot)
+        // Any prefix may be kept: some attempts keep a little less than there is.
+        const keep = number === 1 ? held : Math.max(0, held - (plot.seed + number) % 4)
         const start = {
-          kind: 'start', call, attempt: attempt.begin(), epoch: 0, state: this.#state, body, baseTokens: base, keepTokens: keep,
+          kind: 'start', call, attempt: number, epoch: 0, state: this.#state, body, baseTokens: base, keepTokens: keep,
           recomputeTokens: Math.max(0, this.#fedMost - keep), replay: 'exact', forced: attempt.tokens, seed: plot.seed,
           maxTokens: plot.maxTokens, rank: plot.rank, grantGranules: 1,
         } as const
@@ -283,7 +286,7 @@ class ProgramPlay {
   }
 
   /** What may be kept on device once the State is where it should be. */
-  async #place(plot: CallPlot, base: number): Promise<number> {
+  async #place(plot: CallPlot): Promise<number> {
     if (this.#onReign !== this.#play.engine.reign) this.#device = 0
     if (this.#device === 0 && this.#image !== null && plot.usesImage) await this.#onboard(this.#image)
     return this.#device
