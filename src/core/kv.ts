@@ -22,6 +22,7 @@ export function decideIdle(d: Deciding, id: StateId): void {
   const state = d.core.states.get(id)
   if (state?.residence.kind !== 'suspended' || state.device === null) return
   const engine = must(d.core.engines, state.device.engine)
+  if (engine.capabilities.memory === null) return
   const interrupt = interruptOf(d, state)
   const wanted = granulesWanted(d.core, engine)
   const decision = proposedResidencyOf(d.core).decide(d.core, state, interrupt, wanted, d.nowUs)
@@ -77,8 +78,8 @@ export function giveWayCost(d: Deciding, state: State, engine: Engine): MicroCos
     : discardCost(d.core, state, engine, 1_000_000)
 }
 
-/** Images that would have to go, cheapest regret first, for so many bytes to be free. */
-function imagesInTheWay(d: Deciding, neededBytes: Bytes): { state: State; regret: MicroCost }[] {
+/** Images that would have to go, cheapest regret first, for so many bytes to be free; null where not even all would do. */
+function imagesInTheWay(d: Deciding, neededBytes: Bytes): { state: State; regret: MicroCost }[] | null {
   let freeBytes = hostFreeBytes(d.core)
   const dropped: { state: State; regret: MicroCost }[] = []
   for (const victim of residencyOf(d.core).hostVictims(d.core, d.nowUs)) {
@@ -86,7 +87,7 @@ function imagesInTheWay(d: Deciding, neededBytes: Bytes): { state: State; regret
     freeBytes += victim.state.host?.bytes ?? 0
     dropped.push(victim)
   }
-  return dropped
+  return freeBytes >= neededBytes ? dropped : null
 }
 
 function beginOffload(d: Deciding, state: State, engine: Engine): void {
@@ -103,7 +104,11 @@ const IMAGE_OVERHEAD_BYTES = 64 * 1_024
 
 export function discardDevice(d: Deciding, state: State, why: string): void {
   clearTimer(d, `reconsider:${state.id}`)
-  d.emit({ kind: 'kv.discarded', state: state.id, tier: 'device', tokens: state.device?.tokens ?? 0, why, engine: state.device?.engine ?? null, dropImage: null })
+  const engine = state.device === null ? null : must(d.core.engines, state.device.engine)
+  d.emit({
+    kind: 'kv.discarded', state: state.id, tier: 'device', tokens: state.device?.tokens ?? 0, why,
+    engine: engine?.capabilities.discard === true ? engine.id : null, dropImage: null,
+  })
 }
 
 export function discardHost(d: Deciding, state: State, why: string): void {
