@@ -10,7 +10,14 @@ import { resolveModel } from '../src/models/resolve.ts'
 import { REAL, TINY } from '../test/engine/exact-plot.ts'
 import { runScript } from '../test/engine/exact-script.ts'
 
-interface Totals { runs: number; scripts: number; calls: number; tokens: number; differences: number; disturbed: Record<string, number> }
+interface Totals {
+  runs: number
+  scripts: number
+  calls: number
+  tokens: number
+  differences: number
+  disturbed: Record<string, number>
+}
 
 const STORE = join('.entracte', 'exactness.json')
 const LANE_TOKENS = 2_048
@@ -44,10 +51,11 @@ async function main(cases: number, firstSeed: number, model: string, threads: nu
   try {
     for (let seed = firstSeed; seed < firstSeed + cases; seed++) {
       const begunMs = performance.now()
-      const result = await runScript(seed, { modelPath: path, scale, laneTokens: LANE_TOKENS, threads, directory })
-      add(run, { runs: 0, scripts: 1, calls: result.calls, tokens: result.tokens, differences: result.differences.length, disturbed: result.disturbed })
-      const said = result.differences.length === 0 ? 'equal' : `DIFFERENT\n${result.differences.join('\n')}`
-      console.log(`seed ${seed}: ${result.calls} calls, ${result.tokens} tokens, ${Math.round(performance.now() - begunMs)} ms: ${said}`)
+      const script = { modelPath: path, scale, laneTokens: LANE_TOKENS, threads, directory }
+      const { calls, tokens, differences, disturbed } = await runScript(seed, script)
+      add(run, { runs: 0, scripts: 1, calls, tokens, differences: differences.length, disturbed })
+      const said = differences.length === 0 ? 'equal' : `DIFFERENT\n${differences.join('\n')}`
+      console.log(`seed ${seed}: ${calls} calls, ${tokens} tokens, ${Math.round(performance.now() - begunMs)} ms: ${said}`)
     }
   } finally {
     rmSync(directory, { recursive: true, force: true })

@@ -53,9 +53,12 @@ class Ledger {
     llama.decode = async (rows) => {
       const perLane = grouped(rows)
       const counts = [...perLane.values()].map((of) => of.length)
-      assert.ok(counts.length === 1 || counts.every((count) => count === 1), 'a batch is of one lane, or of one row a lane')
+      const isPure = counts.length === 1 || counts.every((count) => count === 1)
+      assert.ok(isPure, 'a batch is of one lane, or of one row a lane')
       await decode.call(llama, rows)
-      for (const [lane, of] of perLane) this.#of(lane).push(...of.map((): Origin => of.length > 1 ? 'prefilled' : 'decoded'))
+      for (const [lane, of] of perLane) {
+        this.#of(lane).push(...of.map((): Origin => of.length > 1 ? 'prefilled' : 'decoded'))
+      }
     }
     llama.cut = (lane, from) => {
       this.#of(lane).length = Math.min(this.#of(lane).length, from)
@@ -73,7 +76,10 @@ class Ledger {
     const said = spans.flatMap(({ tokens, origin }) => Array<Origin>(tokens).fill(origin))
     const fed = this.#of(lane)
     assert.equal(fed.length, base + said.length, 'a lane holds what its spans say')
-    said.forEach((origin, i) => assert.ok((fed[base + i] ?? origin) === origin, `position ${base + i} was not ${origin} but ${fed[base + i]}`))
+    said.forEach((origin, i) => {
+      const was = fed[base + i] ?? origin
+      assert.ok(was === origin, `position ${base + i} was not ${origin} but ${was}`)
+    })
   }
 
   #of(lane: number): (Origin | null)[] {
@@ -90,7 +96,8 @@ function grouped(rows: readonly Row[]): Map<number, Row[]> {
 }
 
 const CALIBRATION = {
-  prefillNsPerToken: 50_000, decodeOneNs: 300_000, decodeManyNs: 500_000, rows: 4, copyOutNsPerToken: 100, copyInNsPerToken: 100,
+  prefillNsPerToken: 50_000, decodeOneNs: 300_000, decodeManyNs: 500_000, rows: 4, copyOutNsPerToken: 100,
+  copyInNsPerToken: 100,
 }
 
 const digests = new Map<string, string>()
@@ -101,6 +108,12 @@ function digestOf(path: string): string {
   return known
 }
 
+interface Waiter {
+  readonly wants: (event: EngineEvent) => boolean
+  readonly take: (heard: Heard) => void
+  readonly fail: (why: Error) => void
+}
+
 export class EngineUnderTest {
   readonly heard: Heard[] = []
   readonly loop: EngineLoop
@@ -108,7 +121,7 @@ export class EngineUnderTest {
   readonly reign: number
   readonly modelDigest: string
   readonly #ended: Promise<unknown>
-  readonly #waiting = new Set<{ readonly wants: (event: EngineEvent) => boolean; readonly take: (heard: Heard) => void; readonly fail: (why: Error) => void }>()
+  readonly #waiting = new Set<Waiter>()
   readonly #ledger: Ledger
   readonly #starts = new Map<string, Extract<Command, { kind: 'start' }>>()
   #lost: Error | null = null
@@ -119,12 +132,15 @@ export class EngineUnderTest {
     this.llama = Llama.load({ ...shape, batchTokens: shape.chunkTokens, extraBuffers: true, libraryDir: null })
     this.#ledger = new Ledger(this.llama)
     this.loop = new EngineLoop({
-      llama: this.llama, template: templateOf(this.llama), modelDigest: this.modelDigest, chunkTokens: shape.chunkTokens,
+      llama: this.llama, template: templateOf(this.llama), modelDigest: this.modelDigest,
+      chunkTokens: shape.chunkTokens,
       calibration: CALIBRATION, exact: shape.exact, probed: () => undefined,
       emit: (event, bin = []) => this.#hear({ event, bin }),
       nowUs: () => Math.round(performance.now() * 1_000),
     })
-    this.#ended = this.loop.run().catch((error: unknown) => this.#lose(error instanceof Error ? error : new Error(String(error))))
+    this.#ended = this.loop.run().catch((error: unknown) => {
+      this.#lose(error instanceof Error ? error : new Error(String(error)))
+    })
     this.tell({ kind: 'hello', protocol: 1, leaseMs: 10_000 })
   }
 
@@ -152,7 +168,8 @@ export class EngineUnderTest {
   }
 
   of<K extends EngineEvent['kind']>(kind: K): Extract<EngineEvent, { kind: K }>[] {
-    return this.heard.map(({ event }) => event).filter((event) => event.kind === kind) as Extract<EngineEvent, { kind: K }>[]
+    const events = this.heard.map(({ event }) => event)
+    return events.filter((event) => event.kind === kind) as Extract<EngineEvent, { kind: K }>[]
   }
 
   #hear(heard: Heard): void {

@@ -53,7 +53,9 @@ export interface Scale {
 }
 
 export const TINY: Scale = { programsMax: 4, callsMax: 3, outputMax: 24, wordsMax: 12, toolDescription: 'w' }
-export const REAL: Scale = { programsMax: 3, callsMax: 3, outputMax: 12, wordsMax: 30, toolDescription: 'Looks up the weather of a city.' }
+export const REAL: Scale = {
+  programsMax: 3, callsMax: 3, outputMax: 12, wordsMax: 30, toolDescription: 'Looks up the weather of a city.',
+}
 
 /** Mulberry32. */
 export class Dice {
@@ -86,9 +88,12 @@ export class Dice {
   }
 }
 
-const WORDS = ['the', 'river', 'was', 'cold', 'and', 'seven', 'birds', 'crossed', 'it', 'twice', 'naïve', 'Zürich', '42', 'again', '— yes', 'tea']
+const WORDS = [
+  'the', 'river', 'was', 'cold', 'and', 'seven', 'birds', 'crossed', 'it', 'twice', 'naïve', 'Zürich', '42', 'again', '— yes', 'tea',
+]
 
-const words = (dice: Dice, max: number): string => Array.from({ length: dice.whole(1, max) }, () => dice.of(WORDS)).join(' ')
+const words = (dice: Dice, max: number): string =>
+  Array.from({ length: dice.whole(1, max) }, () => dice.of(WORDS)).join(' ')
 
 export function drawPlot(seed: number, scale: Scale): Plot {
   const dice = new Dice(seed)
@@ -131,7 +136,10 @@ function drawCall(dice: Dice, scale: Scale, hasTools: boolean): CallPlot {
     forced: hasTools && dice.chance(0.6),
     sampling: greedy
       ? { temperature: 0, topP: 1, topK: 0, minP: 0 }
-      : { temperature: dice.of([0.7, 1, 1.3]), topP: dice.of([1, 0.95, 0.8]), topK: dice.of([0, 0, 20]), minP: dice.of([0, 0, 0.05]) },
+      : {
+        temperature: dice.of([0.7, 1, 1.3]), topP: dice.of([1, 0.95, 0.8]), topK: dice.of([0, 0, 20]),
+        minP: dice.of([0, 0, 0.05]),
+      },
     stop: dice.chance(0.25) ? [dice.of([' a', 'e ', 'the', '. '])] : [],
     seed: dice.whole(0, 2 ** 31),
     maxTokens: dice.chance(0.1) ? 1 : dice.whole(2, scale.outputMax),

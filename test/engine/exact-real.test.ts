@@ -6,6 +6,7 @@ import { allEqual } from './exact-script.ts'
 const SCRIPTS = 15
 
 test(`every token is that of the undisturbed run alone: ${SCRIPTS} scripts on the real model`, async (context) => {
-  const disturbed = await allEqual(1, SCRIPTS, { modelPath: await realModel(), scale: REAL, laneTokens: 2_048, threads: 1 })
+  const modelPath = await realModel()
+  const disturbed = await allEqual(1, SCRIPTS, { modelPath, scale: REAL, laneTokens: 2_048, threads: 1 })
   context.diagnostic(JSON.stringify(disturbed))
 })

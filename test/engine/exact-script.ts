@@ -9,9 +9,10 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { readImage } from '../../src/engine/kv-image.ts'
 import type { ChatCall, ChatMessage, ChatToolCall } from '../../src/protocol/chat.ts'
-import type { EngineEvent, WirePart, WireSpan } from '../../src/protocol/engine.ts'
+import type { EngineEvent, WireSpan } from '../../src/protocol/engine.ts'
 import { EngineUnderTest, Killed, PROVEN } from './engine-under-test.ts'
 import type { Command, EngineShape, Heard } from './engine-under-test.ts'
+import { CallPlay, Events, cutSpans, turns } from './exact-call.ts'
 import { drawPlot } from './exact-plot.ts'
 import type { CallPlot, Disturbance, Plot, ProgramPlot, Scale } from './exact-plot.ts'
 
@@ -65,7 +66,9 @@ export async function runScript(seed: number, options: ExactOptions): Promise<Sc
 }
 
 /** Plays scripts one after another; throws at the first that differs, and counts what was done to all of them. */
-export async function allEqual(firstSeed: number, scripts: number, options: Omit<ExactOptions, 'directory'>): Promise<Record<string, number>> {
+export async function allEqual(
+  firstSeed: number, scripts: number, options: Omit<ExactOptions, 'directory'>,
+): Promise<Record<string, number>> {
   const directory = mkdtempSync(join(tmpdir(), 'entracte-exact-'))
   const disturbed: Record<string, number> = {}
   try {
@@ -216,7 +219,7 @@ class ProgramPlay {
     const body = JSON.stringify(this.#body(plot))
     const { prepared, promptTokens, base } = await this.#again(() => this.#measure(call, body))
     this.#trim(base)
-    const attempt = new CallPlay(plot, this.#play.calm ? [] : plot.disturbances)
+    const attempt = new CallPlay(this.#play.calm ? [] : plot.disturbances)
     for (;;) {
       try {
         const number = attempt.begin()
@@ -321,7 +324,8 @@ class ProgramPlay {
       toolCalls: toolCalls.map((each, i): ChatToolCall => ({ id: `${call}_${i}`, ...each })),
     })
     this.#results.push({
-      tokens: attempt.tokens, content, toolCalls, finish: event.finish, spans: event.spans, promptTokens, outputTokens: event.outputTokens,
+      tokens: attempt.tokens, content, toolCalls, finish: event.finish, spans: event.spans, promptTokens,
+      outputTokens: event.outputTokens,
     })
     assert.equal(event.promptTokens, promptTokens)
     const { parts, report } = event
@@ -344,7 +348,8 @@ class ProgramPlay {
     const move = `${this.#state}-${this.#moves++}`
     const path = join(options.directory, `${move}-${engine.reign}`)
     const tokens = this.#device
-    engine.tell({ kind: 'offload', move, state: this.#state, path, spans: cutSpans(this.#spans, tokens), identity: this.#identity() })
+    const spans = cutSpans(this.#spans, tokens)
+    engine.tell({ kind: 'offload', move, state: this.#state, path, spans, identity: this.#identity() })
     const { event } = await engine.next((e) => (e.kind === 'moved' || e.kind === 'moveFailed') && e.move === move)
     // A pause inside a recompute leaves less on device than the base: then there is nothing whole to keep.
     if (event.kind === 'moved') this.#image = { path, digest: event.digest, tokens }
@@ -357,7 +362,8 @@ class ProgramPlay {
     // A cancelled attempt may have left an empty lane.
     this.#discard()
     const move = `${this.#state}-${this.#moves++}`
-    engine.tell({ kind: 'onboard', move, state: this.#state, path: image.path, digest: image.digest, identity: this.#identity() })
+    const { path, digest } = image
+    engine.tell({ kind: 'onboard', move, state: this.#state, path, digest, identity: this.#identity() })
     const { event } = await engine.next((e) => (e.kind === 'moved' || e.kind === 'moveFailed') && e.move === move)
     assert.equal(event.kind, 'moved', JSON.stringify(event))
     this.#holds(image.tokens)
@@ -419,9 +425,11 @@ class ProgramPlay {
     const record = this.#record
     const bin = record === null ? [] : [record.bytes]
     engine.tell({ kind: 'measure', call, body, records: record === null ? [] : [record.call] }, bin)
-    const { event, bin: parts } = await engine.next((e) => (e.kind === 'measured' || e.kind === 'unmeasurable') && e.call === call)
+    const isAnswer = (e: EngineEvent): boolean => (e.kind === 'measured' || e.kind === 'unmeasurable') && e.call === call
+    const { event, bin: parts } = await engine.next(isAnswer)
     assert(event.kind === 'measured', JSON.stringify(event))
-    return { prepared: parts[0] ?? new Uint8Array(), promptTokens: event.promptTokens, base: event.matched?.tokens ?? 0 }
+    const { promptTokens, matched } = event
+    return { prepared: parts[0] ?? new Uint8Array(), promptTokens, base: matched?.tokens ?? 0 }
   }
 
   #body(plot: CallPlot): ChatCall {
@@ -447,97 +455,4 @@ class ProgramPlay {
       }
     }
   }
-}
-
-/** One call over its attempts: what was shown so far, and what is still to happen to it. */
-class CallPlay {
-  tokens: number[] = []
-  #parts: WirePart[] = []
-  #attempt = 0
-  readonly #disturbances: Disturbance[]
-
-  constructor(_plot: CallPlot, disturbances: readonly Disturbance[]) {
-    this.#disturbances = [...disturbances]
-  }
-
-  begin(): number {
-    return ++this.#attempt
-  }
-
-  restart(forget: boolean): void {
-    if (!forget) return
-    this.tokens = []
-    this.#parts = []
-  }
-
-  isDue(): boolean {
-    const [next] = this.#disturbances
-    return next !== undefined && this.tokens.length >= next.atTokens
-  }
-
-  due(): Disturbance | null {
-    return this.isDue() ? this.#disturbances.shift() ?? null : null
-  }
-
-  take(event: Extract<EngineEvent, { kind: 'tokens' }>): void {
-    assert.equal(event.index, this.tokens.length, 'tokens come in order, none twice')
-    this.tokens = [...this.tokens, ...event.tokens]
-    this.#parts.push(...event.parts)
-  }
-
-  message(): { content: string; toolCalls: { name: string; arguments: string }[] } {
-    let content = ''
-    const toolCalls: { name: string; arguments: string }[] = []
-    for (const part of this.#parts) {
-      if (part.kind === 'text') {
-        content += part.text
-        continue
-      }
-      const call = toolCalls[part.index] ??= { name: '', arguments: '' }
-      call.name += part.name ?? ''
-      call.arguments += part.arguments
-    }
-    return { content, toolCalls }
-  }
-}
-
-/** Events of one attempt, none lost between two waits. */
-class Events {
-  readonly #queue: Heard[] = []
-  readonly #engine: EngineUnderTest
-  readonly #wants: (event: EngineEvent) => boolean
-  #from: number
-
-  constructor(engine: EngineUnderTest, call: string, attempt: number) {
-    this.#engine = engine
-    this.#from = engine.heard.length
-    this.#wants = (event) => event.kind !== 'progress' && 'attempt' in event && event.call === call && event.attempt === attempt
-  }
-
-  async next(): Promise<Heard> {
-    for (;;) {
-      while (this.#from < this.#engine.heard.length) {
-        const heard = this.#engine.heard[this.#from++]
-        if (heard !== undefined && this.#wants(heard.event)) this.#queue.push(heard)
-      }
-      const first = this.#queue.shift()
-      if (first !== undefined) return first
-      await this.#engine.next(this.#wants)
-    }
-  }
-}
-
-function cutSpans(spans: readonly WireSpan[], tokens: number): WireSpan[] {
-  const kept: WireSpan[] = []
-  let left = tokens
-  for (const span of spans) {
-    if (left === 0) break
-    kept.push({ ...span, tokens: Math.min(span.tokens, left) })
-    left -= Math.min(span.tokens, left)
-  }
-  return kept
-}
-
-async function turns(count: number): Promise<void> {
-  for (let i = 0; i < count; i++) await new Promise((resolve) => setImmediate(resolve))
 }
