@@ -483,8 +483,8 @@ function lifeLaws(make: () => Promise<Subject>): void {
     const memory = joined.capabilities.memory
     subject.engine.perform({
       kind: 'start', call, attempt: 2, epoch: 3, state: stateId('next'), body, prepared: measured.prepared,
-      baseTokens: 0, keepTokens: 0, recomputeTokens: 0, replay: 'exact', forced: [], seed: subject.seed, maxTokens: 64,
-      rank: 1, grantGranules: memory === null ? 0 : stage.granules(subject.long),
+      baseTokens: 0, keepTokens: 0, recomputeTokens: 0, replay: 'exact', forced: [], seed: subject.seed,
+      maxTokens: subject.long.maxTokens ?? 512, rank: 1, grantGranules: memory === null ? 0 : stage.granules(subject.long),
     })
     await newer.until('a first chunk', () => newer.chunks(call, 2)[0])
     await subject.engine.close()
