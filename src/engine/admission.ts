@@ -11,6 +11,7 @@ import type { Llama } from './llama/llama.ts'
 import { LlamaError } from './llama/llama.ts'
 import { OutputPipeline } from './output.ts'
 import { Plan } from './plan.ts'
+import type { Sampler } from './sampler.ts'
 import { Sequence } from './sequence.ts'
 import type { StartRequest } from './sequence.ts'
 import { TokenRecordError, decodePrepared } from './token-record.ts'
@@ -22,12 +23,13 @@ const GRAMMAR_ROOT = 'root'
 export interface AdmissionHost {
   readonly llama: Llama
   readonly lanes: Lanes
+  readonly sampler: Sampler
   readonly modelDigest: string
   readonly contextTokens: number
-  readonly nowUs: number
+  readonly nowUs: () => number
 }
 
-export type Admitted =
+type Admitted =
   | { readonly ok: true; readonly sequence: Sequence }
   | { readonly ok: false; readonly why: string; readonly retryable: boolean }
 
@@ -47,14 +49,16 @@ export function admit(host: AdmissionHost, start: StartRequest, preparedBytes: U
     grammar?.dispose()
     return { ok: false, why: lane === null ? 'no lane is free' : 'its State is still on its way in', retryable: true }
   }
-  const plan = new Plan(read.tokens, read.runs, start.forced, keepable(lane, start, read.tokens), start.replay === 'plain')
+  const held = keepable(lane, start, read.tokens)
+  const plan = new Plan(read.tokens, read.runs, start.forced, held, start.replay === 'plain')
   const sequence = new Sequence({
     start, lane, plan, grammar, sampling, prepared: read,
+    sampler: host.sampler,
     fed: cutTo(host.llama, lane, plan),
     output: new OutputPipeline({ tokenizer: host.llama, stops, toolParsing }),
     isEog: (token) => host.llama.isEog(token),
     contextTokens: host.contextTokens,
-    startedUs: host.nowUs,
+    startedUs: host.nowUs(),
   })
   return { ok: true, sequence }
 }
@@ -84,10 +88,11 @@ function wrongStart(host: AdmissionHost, start: StartRequest, prepared: Prepared
   const { vocabSize } = host.llama.info
   if (vocabulary !== host.modelDigest) return 'the prompt was measured with another model'
   if (tokens.length === 0) return 'the prompt is empty'
+  const size = `the prompt has ${tokens.length} tokens`
   if (tokens.length + start.forced.length > host.contextTokens + 1) {
-    return `the prompt has ${tokens.length} tokens, ${start.forced.length} were shown, and a State holds ${host.contextTokens}`
+    return `${size}, ${start.forced.length} were shown, and a State holds ${host.contextTokens}`
   }
-  if (start.baseTokens > tokens.length) return `the prompt has ${tokens.length} tokens and continues ${start.baseTokens}`
+  if (start.baseTokens > tokens.length) return `${size} and continues ${start.baseTokens}`
   const known = (token: number): boolean => token >= 0 && token < vocabSize
   return tokens.every(known) && start.forced.every(known) ? null : 'a token is not in the vocabulary'
 }

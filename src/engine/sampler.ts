@@ -14,16 +14,42 @@ export interface TokenGrammar {
   mask(logits: Float32Array): void
 }
 
-/** Null: the grammar allows no token at all. */
-export function sampleToken(
-  logits: Float32Array, sampling: Sampling, seed: number, position: number, grammar: TokenGrammar | null,
-): number | null {
-  const first = choose(logits, sampling, randomUnit(seed, 0, position, 0))
-  if (grammar === null) return first
-  if (first !== null && grammar.allows(first)) return first
-  const masked = Float32Array.from(logits)
-  grammar.mask(masked)
-  return choose(masked, sampling, randomUnit(seed, 0, position, 1))
+/** Keeps its working memory from one token to the next, and nothing else. */
+export class Sampler {
+  #weights = new Float64Array(0)
+
+  /** Null: the grammar allows no token at all. Masks `logits` in place where the grammar says no. */
+  sample(
+    logits: Float32Array, sampling: Sampling, seed: number, position: number, grammar: TokenGrammar | null,
+  ): number | null {
+    const first = this.#choose(logits, sampling, randomUnit(seed, 0, position, 0))
+    if (grammar === null || (first !== null && grammar.allows(first))) return first
+    grammar.mask(logits)
+    return this.#choose(logits, sampling, randomUnit(seed, 0, position, 1))
+  }
+
+  #choose(logits: Float32Array, sampling: Sampling, unit: number): number | null {
+    const best = likeliest(logits)
+    if (best === null || sampling.temperature === 0) return best
+    const total = this.#weigh(logits, logits[best] ?? 0, sampling)
+    const weights = this.#weights
+    if (sampling.topK === 0 && sampling.topP >= 1) return drawAny(weights, unit * total)
+    return draw(candidates(logits, weights, total, sampling), weights, unit)
+  }
+
+  /** Probability of each token over that of the best, 0 where min_p drops it; their sum. */
+  #weigh(logits: Float32Array, most: number, { temperature, minP }: Sampling): number {
+    if (this.#weights.length !== logits.length) this.#weights = new Float64Array(logits.length)
+    const weights = this.#weights
+    let total = 0
+    for (let token = 0; token < logits.length; token++) {
+      const weight = Math.exp(((logits[token] ?? -Infinity) - most) / temperature)
+      const kept = weight >= minP ? weight : 0
+      weights[token] = kept
+      total += kept
+    }
+    return total
+  }
 }
 
 /** In [0, 1), the same for the same arguments on every machine. */
@@ -43,15 +69,7 @@ function mix(word: number): number {
   return (hash ^ (hash >>> 16)) | 0
 }
 
-function choose(logits: Float32Array, sampling: Sampling, unit: number): number | null {
-  const best = greedy(logits)
-  if (best === null || sampling.temperature === 0) return best
-  const weights = weightsOf(logits, logits[best] ?? 0, sampling)
-  if (sampling.topK === 0 && sampling.topP >= 1) return draw(weights, null, unit)
-  return draw(weights, candidates(logits, weights, sampling), unit)
-}
-
-function greedy(logits: Float32Array): number | null {
+function likeliest(logits: Float32Array): number | null {
   let best: number | null = null
   let most = -Infinity
   for (let token = 0; token < logits.length; token++) {
@@ -64,23 +82,13 @@ function greedy(logits: Float32Array): number | null {
   return best
 }
 
-/** Probability of each token over that of the best; 0 where min_p drops it. */
-function weightsOf(logits: Float32Array, most: number, sampling: Sampling): Float64Array {
-  const weights = new Float64Array(logits.length)
-  for (let token = 0; token < logits.length; token++) {
-    const weight = Math.exp(((logits[token] ?? -Infinity) - most) / sampling.temperature)
-    if (weight >= sampling.minP) weights[token] = weight
-  }
-  return weights
-}
-
 /** Logits below the best, in units of temperature, at which candidates are looked for; each step only if needed. */
 const REACHES = [4, 8, 16, 32, 64, Infinity] as const
 
-/** The tokens that top_k and top_p leave, best first. Sorts only as deep as it must. */
-function candidates(logits: Float32Array, weights: Float64Array, sampling: Sampling): readonly number[] {
-  const kMax = sampling.topK === 0 ? logits.length : sampling.topK
-  const total = sampling.topK === 0 ? sum(weights) : Infinity
+/** The tokens that top_k and then top_p leave, best first. Sorts only as deep as it must. */
+function candidates(
+  logits: Float32Array, weights: Float64Array, total: number, { topK, topP }: Sampling,
+): readonly number[] {
   for (const reach of REACHES) {
     const floor = Math.exp(-reach)
     const found: number[] = []
@@ -91,33 +99,42 @@ function candidates(logits: Float32Array, weights: Float64Array, sampling: Sampl
       found.push(token)
       mass += weight
     }
-    if (reach !== Infinity && found.length < kMax && !(mass >= total * sampling.topP)) continue
+    const isEnough = topK === 0 ? mass >= total * topP : found.length >= topK
+    if (!isEnough && reach !== Infinity) continue
     found.sort((a, b) => (logits[b] ?? 0) - (logits[a] ?? 0) || a - b)
-    return nucleus(found.slice(0, kMax), weights, sampling.topP, total)
+    if (topK === 0) return head(found, weights, total * topP)
+    const kept = found.slice(0, topK)
+    return head(kept, weights, massOf(kept, weights) * topP)
   }
   return []
 }
 
-/** The shortest head of `sorted` whose mass reaches top_p of the whole. */
-function nucleus(sorted: readonly number[], weights: Float64Array, topP: number, total: number): readonly number[] {
-  const whole = total === Infinity ? sorted.reduce((mass, token) => mass + (weights[token] ?? 0), 0) : total
+/** The shortest head of `sorted` with at least so much mass. */
+function head(sorted: readonly number[], weights: Float64Array, wanted: number): readonly number[] {
   let mass = 0
   const end = sorted.findIndex((token) => {
     mass += weights[token] ?? 0
-    return mass >= whole * topP
+    return mass >= wanted
   })
   return end === -1 ? sorted : sorted.slice(0, end + 1)
 }
 
-/** One of `tokens` (of all, in order of id, where null) in proportion to its weight. */
-function draw(weights: Float64Array, tokens: readonly number[] | null, unit: number): number | null {
-  const count = tokens === null ? weights.length : tokens.length
-  const whole = tokens === null ? sum(weights) : tokens.reduce((mass, token) => mass + (weights[token] ?? 0), 0)
-  const target = unit * whole
+/** One of `tokens` in proportion to its weight. */
+function draw(tokens: readonly number[], weights: Float64Array, unit: number): number | null {
+  const target = unit * massOf(tokens, weights)
+  let mass = 0
+  const drawn = tokens.find((token) => {
+    mass += weights[token] ?? 0
+    return mass > target
+  })
+  return drawn ?? tokens.at(-1) ?? null
+}
+
+/** One of all tokens, in order of id: the one in which the mass passes `target`. */
+function drawAny(weights: Float64Array, target: number): number | null {
   let mass = 0
   let last: number | null = null
-  for (let at = 0; at < count; at++) {
-    const token = tokens === null ? at : tokens[at] ?? 0
+  for (let token = 0; token < weights.length; token++) {
     const weight = weights[token] ?? 0
     if (weight === 0) continue
     mass += weight
@@ -127,8 +144,5 @@ function draw(weights: Float64Array, tokens: readonly number[] | null, unit: num
   return last
 }
 
-function sum(weights: Float64Array): number {
-  let mass = 0
-  for (const weight of weights) mass += weight
-  return mass
-}
+const massOf = (tokens: readonly number[], weights: Float64Array): number =>
+  tokens.reduce((mass, token) => mass + (weights[token] ?? 0), 0)

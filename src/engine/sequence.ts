@@ -13,24 +13,24 @@ import type { Fed, Origin } from './fed.ts'
 import type { Lane } from './lanes.ts'
 import type { OutputEnd, OutputPipeline } from './output.ts'
 import type { Piece, Plan } from './plan.ts'
-import type { TokenGrammar } from './sampler.ts'
-import { sampleToken } from './sampler.ts'
+import type { Sampler, TokenGrammar } from './sampler.ts'
 import { Account } from './service.ts'
 import type { Prepared } from './token-record.ts'
 
 export type StartRequest = Extract<EngineRequest, { kind: 'start' }>
 
-export type Ending =
+type Ending =
   | { readonly kind: 'complete'; readonly reason: 'stop' | 'length' }
   | { readonly kind: 'failed'; readonly why: string; readonly retryable: boolean }
 
 /** What a start needs besides its message. */
-export interface SequenceParts {
+interface SequenceParts {
   readonly start: StartRequest
   readonly lane: Lane
   readonly fed: Fed
   readonly plan: Plan
   readonly sampling: Sampling
+  readonly sampler: Sampler
   readonly grammar: (TokenGrammar & { accept(token: number): void; dispose(): void }) | null
   readonly output: OutputPipeline
   readonly prepared: Prepared
@@ -41,7 +41,7 @@ export interface SequenceParts {
 }
 
 /** Output tokens not yet sent, and what they show. */
-export interface Shown { readonly index: number; readonly tokens: readonly number[]; readonly parts: readonly WirePart[] }
+interface Shown { readonly index: number; readonly tokens: readonly number[]; readonly parts: readonly WirePart[] }
 
 export class Sequence {
   readonly start: StartRequest
@@ -103,7 +103,7 @@ export class Sequence {
     for (let i = 0; i < count; i++) this.fed.push(this.tokenAt(this.fed.length), origin)
   }
 
-  /** Puts out what can be: shown tokens whose turn it is, then one drawn from the logits of the last row fed. */
+  /** Puts out what can be: shown tokens whose turn it is, then one drawn from the last row's logits (masked in place). */
   settle(logits: Float32Array | null): void {
     const { forced } = this.start
     while (this.ending === null && this.#outputs.length < forced.length && this.fed.length >= this.#drawnFrom()) {
@@ -111,8 +111,8 @@ export class Sequence {
     }
     if (this.ending !== null || logits === null) return
     assert(this.fed.length === this.#drawnFrom(), 'logits of another position')
-    const { sampling, grammar } = this.#parts
-    const token = sampleToken(logits, sampling, this.start.seed, this.fed.length, grammar)
+    const { sampling, sampler, grammar } = this.#parts
+    const token = sampler.sample(logits, sampling, this.start.seed, this.fed.length, grammar)
     if (token === null) this.ending = { kind: 'failed', why: 'the grammar allows no token here', retryable: false }
     else this.#put(token, true)
   }

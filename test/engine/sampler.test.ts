@@ -1,12 +1,16 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
-import { randomUnit, sampleToken } from '../../src/engine/sampler.ts'
+import { Sampler, randomUnit } from '../../src/engine/sampler.ts'
+import type { TokenGrammar } from '../../src/engine/sampler.ts'
 import type { Sampling } from '../../src/protocol/chat.ts'
+
+const sampler = new Sampler()
+const sampleToken: Sampler['sample'] = (...given) => sampler.sample(...given)
 
 const plain: Sampling = { temperature: 1, topP: 1, topK: 0, minP: 0 }
 const row = (...logits: number[]): Float32Array => Float32Array.from(logits)
 
-function shares(logits: Float32Array, sampling: Sampling, grammar: Parameters<typeof sampleToken>[4] = null): number[] {
+function shares(logits: Float32Array, sampling: Sampling, grammar: TokenGrammar | null = null): number[] {
   const draws = 20_000
   const counts = Array<number>(logits.length).fill(0)
   for (let position = 0; position < draws; position++) {

@@ -5,6 +5,7 @@ import { Fed } from '../../src/engine/fed.ts'
 import { OutputPipeline } from '../../src/engine/output.ts'
 import type { ToolParsing } from '../../src/engine/output.ts'
 import { Plan } from '../../src/engine/plan.ts'
+import { Sampler } from '../../src/engine/sampler.ts'
 import { Sequence } from '../../src/engine/sequence.ts'
 import type { Tokenizer } from '../../src/engine/token-record.ts'
 import type { WirePart } from '../../src/protocol/engine.ts'
@@ -42,6 +43,7 @@ function sequence(script: Script, forced: readonly number[], held: number): Sequ
     },
     lane: { index: 0, state: 's', content: { kind: 'fed', fed } },
     fed, plan, sampling: { temperature: 0, topP: 1, topK: 0, minP: 0 }, grammar: null,
+    sampler: new Sampler(),
     output: new OutputPipeline({ tokenizer, stops: script.stops, toolParsing: script.toolParsing }),
     prepared: { tokens: prompt, runs: [], text: '', silent: [], vocabulary: 'v', toolsDigest: '', history: [] },
     isEog: tokenizer.isEog, contextTokens: 64, startedUs: 0,
