@@ -6,6 +6,8 @@ import type { WireSpeeds } from '../protocol/engine.ts'
 
 /** Weight of a new observation in an average. */
 const AVERAGE_WEIGHT = 0.1
+/** The same of a copy: they are rare, and the calibration wrote no file. */
+const COPY_WEIGHT = 0.3
 /** What an observation of a decode keeps of its weight when the next one comes. */
 const FIT_DECAY = 0.98
 /** How strongly a fit holds to the calibration, in observations. */
@@ -41,7 +43,7 @@ export class Speeds {
   }
 
   prefilled(tokens: number, tookNs: number): void {
-    if (tokens >= PREFILL_TOKENS_MIN) this.#prefillNs = average(this.#prefillNs, tookNs / tokens)
+    if (tokens >= PREFILL_TOKENS_MIN) this.#prefillNs = average(this.#prefillNs, tookNs / tokens, AVERAGE_WEIGHT)
   }
 
   /** `held`: tokens each row attended to. */
@@ -50,11 +52,11 @@ export class Speeds {
   }
 
   copiedOut(tokens: number, tookNs: number): void {
-    if (tokens > 0) this.#copyOutNs = average(this.#copyOutNs, tookNs / tokens)
+    if (tokens > 0) this.#copyOutNs = average(this.#copyOutNs, tookNs / tokens, COPY_WEIGHT)
   }
 
   copiedIn(tokens: number, tookNs: number): void {
-    if (tokens > 0) this.#copyInNs = average(this.#copyInNs, tookNs / tokens)
+    if (tokens > 0) this.#copyInNs = average(this.#copyInNs, tookNs / tokens, COPY_WEIGHT)
   }
 
   /** Relative cost of each row of a decode: an equal share of the batch, and one by the cells it attends to. */
@@ -75,7 +77,7 @@ export class Speeds {
   }
 }
 
-const average = (old: number, seen: number): number => old + AVERAGE_WEIGHT * (seen - old)
+const average = (old: number, seen: number, weight: number): number => old + weight * (seen - old)
 
 const cells = (held: readonly number[]): number => held.reduce((sum, tokens) => sum + tokens, 0) / CELLS_UNIT
 
