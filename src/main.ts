@@ -30,6 +30,7 @@ export interface Server {
   /** Without a path; the API is below `/v1`. */
   readonly url: string
   readonly driver: Driver
+  readonly dataDir: string
   close(): Promise<void>
 }
 
@@ -71,7 +72,7 @@ export async function start(config: Config, hooks: StartHooks = {}): Promise<Ser
     await driver.start()
     const app = buildApp({ gateway: driver, host: config.listen.host, tenants: config.tenants, limits: config.limits, metricsKey: config.metricsKey, log })
     await app.listen({ ...config.listen })
-    return { url: urlOf(app.server.address(), config.listen.host), driver, close: closer(app, driver, store) }
+    return { url: urlOf(app.server.address(), config.listen.host), driver, dataDir: config.dataDir, close: closer(app, driver, store) }
   } catch (error) {
     await driver?.stop()
     await store.close()
