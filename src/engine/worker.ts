@@ -30,9 +30,14 @@ class Watch {
   #leaseMs = Infinity
 
   constructor(end: (why: string) => void) {
+    let lookedMs = performance.now()
     setInterval(() => {
+      const nowMs = performance.now()
+      // Time in which we could not listen, being busy or asleep, does not count.
+      this.#lastMs += Math.max(0, nowMs - lookedMs - 2 * WATCH_EVERY_MS)
+      lookedMs = nowMs
       if (process.ppid !== this.#parent) end('its parent is gone')
-      else if (performance.now() - this.#lastMs > this.#leaseMs) end(`nobody spoke for ${this.#leaseMs} ms`)
+      else if (nowMs - this.#lastMs > this.#leaseMs) end(`nobody spoke for ${this.#leaseMs} ms`)
     }, WATCH_EVERY_MS)
   }
 
