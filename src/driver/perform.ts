@@ -26,6 +26,8 @@ export class Performer {
   readonly #engines: ReadonlyMap<EngineId, EnginePort>
   readonly #running = new Map<CallId, { engine: EngineId; attempt: number }>()
   readonly #measuring = new Set<CallId>()
+  /** Calls that no engine could size yet; the next that joins does. */
+  #unsized: CallId[] = []
   readonly #timers = new Map<string, () => void>()
 
   constructor(core: Readonly<CoreState>, ports: Ports, streams: Streams, post: (input: Input) => void) {
@@ -61,6 +63,9 @@ export class Performer {
   #performKv(fact: Fact): void {
     const { images } = this.#ports
     switch (fact.kind) {
+      case 'engine.joined':
+        for (const call of this.#unsized.splice(0)) this.#measureNext(call)
+        return
       case 'engine.ordered': return this.#tell(fact.engine, { kind: 'order', orders: fact.orders })
       case 'kv.offload.begun': return this.#offload(fact)
       case 'kv.onboard.begun': return this.#onboard(fact)
@@ -113,11 +118,13 @@ export class Performer {
     const body = this.#ports.bodies.get(call.body)
     if (engine === null || body === null) {
       this.#measuring.delete(id)
-      const why = body === null ? 'its body is gone' : 'no engine serves the model now'
-      return this.#post({ kind: 'measureFailed', call: id, code: body === null ? 'store_failed' : 'engine_unavailable', why })
+      if (body === null) return this.#post({ kind: 'measureFailed', call: id, code: 'store_failed', why: 'its body is gone' })
+      this.#unsized.push(id)
+      return
     }
     const measurement = await engine.measure({ call: id, body: Buffer.from(body).toString('utf8'), records: this.#recordsFor(id) })
     this.#measuring.delete(id)
+    if (!measurement.ok && measurement.code === 'engine_unavailable') return void this.#unsized.push(id)
     if (!measurement.ok) return this.#post({ kind: 'measureFailed', call: id, code: measurement.code, why: measurement.why })
     this.#ports.bodies.put(preparedOf(id), tenant, measurement.prepared)
     const { promptTokens, matched, renderingWon } = measurement

@@ -34,7 +34,7 @@ export class SseReply {
     this.#start()
     const { raw } = this.#reply
     raw.end(text)
-    if (raw.writableFinished) return
+    if (raw.writableFinished || raw.destroyed) return
     const timer = setTimeout(() => raw.destroy(), this.#limits.slowReaderMs)
     raw.once('close', () => clearTimeout(timer))
   }

@@ -91,6 +91,16 @@ test('an engine that dies in the middle of a stream: the stream goes on at the n
   await at.close()
 })
 
+test('a call that arrives while its engine is being started again waits for it', async () => {
+  const at = await house({ items: [{ match: 'die', text: 'x y z', fail: 'lost' }, { match: '.', text: 'here' }], tokensPerSecond: 300, rejoinMs: 150 })
+  const dying = follow(at.driver.submit(submission([{ role: 'user', content: 'die' }])))
+  await until(() => at.driver.core.engines.get('e' as never)?.stage === 'lost')
+  const waiting = await follow(at.driver.submit(submission([{ role: 'user', content: 'hello' }])))
+  assert.equal(waiting.text, 'here')
+  assert.equal((await dying).text, 'x y z')
+  await at.close()
+})
+
 test('what an engine refuses for good ends the call with its reason and leaves nothing behind', async () => {
   const at = await house({ items: [{ text: 'x', fail: 'fatal' }] })
   const answer = await follow(at.driver.submit(submission([{ role: 'user', content: 'x' }])))
