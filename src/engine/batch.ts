@@ -17,7 +17,7 @@ export function rowsOf(batch: Batch): readonly Row[] {
   const { member, count } = batch
   assert(count > 1, 'a prefill of one row')
   const from = member.fed.length
-  return Array.from({ length: count }, (_, i) => rowOf(member, from + i)).map((row, i) => i === count - 1 ? row : { ...row, logits: false })
+  return Array.from({ length: count }, (_, i) => rowOf(member, from + i))
 }
 
 function rowOf(sequence: Sequence, position: number): Row {

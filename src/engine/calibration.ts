@@ -13,11 +13,11 @@ export async function calibrate(llama: Llama): Promise<Calibration> {
     return (performance.now() - begunMs) * 1e6
   }
   const tokens = Math.min(PREFILL_TOKENS, llama.info.batchTokens, Math.floor(llama.info.laneTokens / 2))
-  const prefill = (from: number): readonly Row[] => Array.from({ length: tokens }, (_, i) => row(from + i, 0, i === tokens - 1))
+  const prefill = Array.from({ length: tokens }, (_, i) => row(i, 0, i === tokens - 1))
   // The first batch warms caches and threads.
-  await timed(prefill(0))
+  await timed(prefill)
   llama.cut(0, 0)
-  const prefillNs = await timed(prefill(0))
+  const prefillNs = await timed(prefill)
 
   const begunMs = performance.now()
   const blob = llama.stateBytes(0)
@@ -28,7 +28,8 @@ export async function calibrate(llama: Llama): Promise<Calibration> {
 
   await timed([row(tokens, 0, true)])
   const decodeOneNs = await timed([row(tokens + 1, 0, true)])
-  const decodeManyNs = await timed(Array.from({ length: lanes }, (_, lane) => row(lane === 0 ? tokens + 2 : tokens, lane, true)))
+  const many = Array.from({ length: lanes }, (_, lane) => row(lane === 0 ? tokens + 2 : tokens, lane, true))
+  const decodeManyNs = await timed(many)
   for (let lane = 0; lane < lanes; lane++) llama.cut(lane, 0)
   const copyOutNsPerToken = ((copiedMs - begunMs) * 1e6) / tokens
   return {

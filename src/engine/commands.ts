@@ -4,12 +4,14 @@
  */
 import type { EngineRequest } from '../protocol/engine.ts'
 
-export type ReadRequest =
+type ReadRequest =
   | { readonly ok: true; readonly request: EngineRequest }
   | { readonly ok: false; readonly what: string; readonly why: string }
 
 type Check = (value: unknown) => boolean
+type Fields = Readonly<Record<string, Check>>
 type Kind = EngineRequest['kind']
+type FieldOf<K extends Kind> = Exclude<keyof Extract<EngineRequest, { kind: K }>, 'kind' | 'reign'>
 
 /** Ids are ours and short; a path is the operating system's. */
 const ID_CHARACTERS_MAX = 512
@@ -25,21 +27,24 @@ const positive: Check = (value) => count(value) && value !== 0
 const whole: Check = (value) => Number.isSafeInteger(value)
 const word: Check = (value) => count(value) && Number(value) < 2 ** 32
 const oneOf = (...choices: readonly string[]): Check => (value) => typeof value === 'string' && choices.includes(value)
-const list = (item: Check): Check => (value) => Array.isArray(value) && value.length <= LIST_ITEMS_MAX && value.every(item)
-const object = (fields: Readonly<Record<string, Check>>): Check => (value) => isObject(value) && wrongField(value, fields) === null
+const list = (item: Check): Check => (value) =>
+  Array.isArray(value) && value.length <= LIST_ITEMS_MAX && value.every(item)
+const object = (fields: Fields): Check => (value) => isObject(value) && wrongField(value, fields) === null
 
 const identity = object({ tenant: anyText, state: id, owner: anyText, epoch: count, reign: count })
 const spans = list(object({ id, tokens: positive, origin: oneOf('prefilled', 'decoded') }))
-const orders = list(object({ call: id, rank: whole, grantGranules: count, asVictim: oneOf('pause', 'offload', 'discard') }))
+const asVictim = oneOf('pause', 'offload', 'discard')
+const orders = list(object({ call: id, rank: whole, grantGranules: count, asVictim }))
 const attempt = { call: id, attempt: count }
 
-const FIELDS: { readonly [K in Kind]: Readonly<Record<Exclude<keyof Extract<EngineRequest, { kind: K }>, 'kind' | 'reign'>, Check>> } = {
+const FIELDS: { readonly [K in Kind]: Readonly<Record<FieldOf<K>, Check>> } = {
   hello: { protocol: count, leaseMs: positive },
   ping: {},
   measure: { call: id, body: anyText, records: list(id) },
   start: {
-    ...attempt, epoch: count, state: id, body: anyText, baseTokens: count, keepTokens: count, recomputeTokens: count,
-    replay: oneOf('exact', 'plain'), forced: list(count), seed: word, maxTokens: positive, rank: whole, grantGranules: count,
+    ...attempt, epoch: count, state: id, body: anyText, rank: whole, grantGranules: count,
+    baseTokens: count, keepTokens: count, recomputeTokens: count,
+    replay: oneOf('exact', 'plain'), forced: list(count), seed: word, maxTokens: positive,
   },
   order: { orders },
   pause: attempt,
@@ -53,7 +58,9 @@ const FIELDS: { readonly [K in Kind]: Readonly<Record<Exclude<keyof Extract<Engi
 export function readRequest(message: unknown, bin: readonly Uint8Array[]): ReadRequest {
   if (!isObject(message)) return { ok: false, what: 'message', why: 'it is not an object' }
   const { kind } = message
-  if (typeof kind !== 'string' || !isKind(kind)) return { ok: false, what: 'message', why: `there is no command ${JSON.stringify(kind)}` }
+  if (typeof kind !== 'string' || !isKind(kind)) {
+    return { ok: false, what: 'message', why: `there is no command ${JSON.stringify(kind)}` }
+  }
   const wrong = wrongField(message, { reign: count, ...FIELDS[kind] })
   if (wrong !== null) return { ok: false, what: kind, why: `its ${wrong} is missing or not what it must be` }
   // Every field was checked by the table above, which the compiler holds against the type.
@@ -65,9 +72,10 @@ export function readRequest(message: unknown, bin: readonly Uint8Array[]): ReadR
 
 const isKind = (kind: string): kind is Kind => Object.hasOwn(FIELDS, kind)
 
-const isObject = (value: unknown): value is Record<string, unknown> => typeof value === 'object' && value !== null && !Array.isArray(value)
+const isObject = (value: unknown): value is Record<string, unknown> =>
+  typeof value === 'object' && value !== null && !Array.isArray(value)
 
-function wrongField(value: Record<string, unknown>, fields: Readonly<Record<string, Check>>): string | null {
+function wrongField(value: Record<string, unknown>, fields: Fields): string | null {
   for (const [name, check] of Object.entries(fields)) if (!check(value[name])) return name
   return null
 }

@@ -7,7 +7,7 @@ import { createHash } from 'node:crypto'
 
 export type Origin = 'prefilled' | 'decoded'
 
-export interface FedSpan { readonly tokens: number; readonly origin: Origin; readonly digest: string }
+interface FedSpan { readonly tokens: number; readonly origin: Origin; readonly digest: string }
 
 /** Hex digits of a span's digest. */
 const DIGEST_DIGITS = 16

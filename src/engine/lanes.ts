@@ -12,7 +12,7 @@ export interface Lane {
   content: Content
 }
 
-export type Content =
+type Content =
   /** Every token in it was fed here. */
   | { readonly kind: 'fed'; readonly fed: Fed }
   /** It is promised to an image on its way in. */
@@ -72,6 +72,7 @@ export class Lanes {
   check(): void {
     const seen = new Set([...this.#free, ...[...this.#owned.values()].map((lane) => lane.index)])
     const counted = this.#free.length + this.#owned.size
-    assert(counted === this.total && seen.size === this.total, `free ${this.#free.length} + owned ${this.#owned.size} is not ${this.total} lanes`)
+    const balance = `free ${this.#free.length} + owned ${this.#owned.size}`
+    assert(counted === this.total && seen.size === this.total, `${balance} is not ${this.total} lanes`)
   }
 }

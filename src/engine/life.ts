@@ -46,7 +46,9 @@ export class Life {
     this.#way = way
     this.#forced = forced
     this.#lane = this.#take()
-    while (this.#companions.length < way.company && lanes.free > 0) this.#companions.push({ lane: this.#take(), position: 0 })
+    while (this.#companions.length < way.company && lanes.free > 0) {
+      this.#companions.push({ lane: this.#take(), position: 0 })
+    }
   }
 
   get company(): number {
@@ -140,7 +142,8 @@ const TOKENS_USED = 200
 
 const tokenAt = (index: number): number => (index * 89 + 7) % TOKENS_USED
 
-const given = (from: number, count: number): readonly number[] => Array.from({ length: count }, (_, i) => tokenAt(from + i * i))
+const given = (from: number, count: number): readonly number[] =>
+  Array.from({ length: count }, (_, i) => tokenAt(from + i * i))
 
 const row = (lane: Lane, position: number, token: number): Row => ({ token, position, lane: lane.index, logits: true })
 

@@ -16,7 +16,7 @@ import type { Speeds } from './speeds.ts'
 type Offload = Extract<EngineRequest, { kind: 'offload' }>
 type Onboard = Extract<EngineRequest, { kind: 'onboard' }>
 
-export interface MovesHost {
+interface MovesHost {
   readonly llama: Llama
   readonly lanes: Lanes
   readonly speeds: Speeds
@@ -28,6 +28,17 @@ export interface MovesHost {
   readonly nowUs: () => number
   readonly isRunning: (state: string) => boolean
 }
+
+/** What was copied out of a lane. */
+interface Taken {
+  readonly blob: Uint8Array
+  readonly spans: readonly WireSpan[]
+  readonly tokens: number
+  readonly begunUs: number
+}
+
+/** What goes into a lane. */
+interface Landing extends Omit<Taken, 'spans'> { readonly bytes: number }
 
 export class Moves {
   readonly #host: MovesHost
@@ -47,15 +58,16 @@ export class Moves {
     if (isRunning(request.state)) return this.#failed(request.move, 'its State is running', false)
     const spans = spansOf(request, lane)
     if (spans === null) return this.#failed(request.move, `the lane holds ${held} tokens, fewer than the spans`, false)
-    this.#start(this.#write(request, llama.stateBytes(lane.index), spans, held, begunUs))
+    this.#start(this.#write(request, { blob: llama.stateBytes(lane.index), spans, tokens: held, begunUs }))
   }
 
   /** Called between batches. */
   onboard(request: Onboard): void {
     const { lanes, nowUs } = this.#host
-    if (lanes.find(request.state) !== null) return this.#failed(request.move, 'its State is on this device already', false)
-    if (!lanes.canTake(request.state)) return this.#failed(request.move, 'no lane is free', false)
-    const lane = lanes.take(request.state)
+    const { move, state } = request
+    if (lanes.find(state) !== null) return this.#failed(move, 'its State is on this device already', false)
+    if (!lanes.canTake(state)) return this.#failed(move, 'no lane is free', false)
+    const lane = lanes.take(state)
     lane.content = { kind: 'arriving' }
     this.#start(this.#read(request, lane, nowUs()))
   }
@@ -70,15 +82,15 @@ export class Moves {
     void work.finally(() => this.#underWay.delete(work))
   }
 
-  async #write(request: Offload, blob: Uint8Array, spans: readonly WireSpan[], tokens: number, begunUs: number): Promise<void> {
+  async #write({ move, path, identity }: Offload, { blob, spans, tokens, begunUs }: Taken): Promise<void> {
     const { speeds, emit, nowUs } = this.#host
     try {
-      const { bytes, digest } = await writeImage(request.path, blob, { ...this.#about(), identity: request.identity, spans })
+      const { bytes, digest } = await writeImage(path, blob, { ...this.#about(), identity, spans })
       const copyUs = nowUs() - begunUs
       speeds.copiedOut(tokens, copyUs * 1_000)
-      emit({ kind: 'moved', move: request.move, bytes, digest, copyUs })
+      emit({ kind: 'moved', move, bytes, digest, copyUs })
     } catch (error) {
-      this.#failed(request.move, whyFailed(error), false)
+      this.#failed(move, whyFailed(error), false)
     }
   }
 
@@ -88,7 +100,7 @@ export class Moves {
       const expected = { key: imageKey, digest: request.digest, identity: request.identity }
       const { blob, manifest } = await readImage(request.path, expected, llama.info.lanes)
       const bytes = manifest.chunks.reduce((sum, chunk) => sum + chunk.bytes, 0)
-      between(() => this.#land(request, lane, blob, { tokens: manifest.tokens, bytes, begunUs }))
+      between(() => this.#land(request, lane, { blob, tokens: manifest.tokens, bytes, begunUs }))
     } catch (error) {
       const why = whyFailed(error)
       between(() => {
@@ -98,21 +110,22 @@ export class Moves {
     }
   }
 
-  #land(request: Onboard, lane: Lane, blob: Uint8Array, image: { tokens: number; bytes: number; begunUs: number }): void {
+  #land({ move, digest }: Onboard, lane: Lane, { blob, tokens, bytes, begunUs }: Landing): void {
     const { llama, lanes, speeds, emit, nowUs } = this.#host
-    if (lanes.find(lane.state) !== lane) return this.#failed(request.move, 'its State was discarded meanwhile', false)
-    if (image.tokens > llama.info.laneTokens) {
+    const { laneTokens } = llama.info
+    if (lanes.find(lane.state) !== lane) return this.#failed(move, 'its State was discarded meanwhile', false)
+    if (tokens > laneTokens) {
       this.#giveBack(lane)
-      return this.#failed(request.move, `the image has ${image.tokens} tokens and a lane holds ${llama.info.laneTokens}`, false)
+      return this.#failed(move, `the image has ${tokens} tokens and a lane holds ${laneTokens}`, false)
     }
     if (!llama.loadState(lane.index, blob)) {
       this.#giveBack(lane)
-      return this.#failed(request.move, 'the library refuses what the image holds', true)
+      return this.#failed(move, 'the library refuses what the image holds', true)
     }
-    lane.content = { kind: 'image', tokens: image.tokens }
-    const copyUs = nowUs() - image.begunUs
-    speeds.copiedIn(image.tokens, copyUs * 1_000)
-    emit({ kind: 'moved', move: request.move, bytes: image.bytes, digest: request.digest, copyUs })
+    lane.content = { kind: 'image', tokens }
+    const copyUs = nowUs() - begunUs
+    speeds.copiedIn(tokens, copyUs * 1_000)
+    emit({ kind: 'moved', move, bytes, digest, copyUs })
   }
 
   #giveBack(lane: Lane): void {
@@ -130,7 +143,8 @@ export class Moves {
     const { llama, imageKey, modelDigest } = this.#host
     const { library, cpuKernel, chatTemplate } = llama.info
     const template = createHash('sha256').update(chatTemplate ?? '').digest('hex')
-    return { key: imageKey, library, cpuKernel, model: { digest: modelDigest, tokenizer: modelDigest, template, adapter: '' } }
+    const model = { digest: modelDigest, tokenizer: modelDigest, template, adapter: '' }
+    return { key: imageKey, library, cpuKernel, model }
   }
 }
 
@@ -144,8 +158,8 @@ function spansOf({ spans, state }: Offload, lane: Lane): readonly WireSpan[] | n
   if (rest < 0) return null
   if (rest === 0) return spans
   if (lane.content.kind !== 'fed') return [...spans, { id: `${state}.tail`, tokens: rest, origin: 'prefilled' }]
-  const tail = lane.content.fed.spans(named).map(({ tokens, origin, digest }) => ({ id: `${state}.tail.${digest}`, tokens, origin }))
-  return [...spans, ...tail]
+  const tail = lane.content.fed.spans(named)
+  return [...spans, ...tail.map(({ tokens, origin, digest }) => ({ id: `${state}.tail.${digest}`, tokens, origin }))]
 }
 
 /** A failed move is the world's doing where the file or the library says so; anything else is a bug and is thrown. */

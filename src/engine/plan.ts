@@ -13,7 +13,7 @@ import type { Origin } from './fed.ts'
 export interface Run { readonly tokens: number; readonly origin: Origin }
 
 /** Tokens in a row of one origin: positions `begin` to before `end`. */
-export interface Stretch { readonly begin: number; readonly end: number; readonly origin: Origin }
+interface Stretch { readonly begin: number; readonly end: number; readonly origin: Origin }
 
 /** What one batch may take of it. */
 export type Piece = { readonly kind: 'prefill'; readonly count: number } | { readonly kind: 'decode' }

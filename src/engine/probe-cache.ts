@@ -18,8 +18,9 @@ export class ProbeCache {
   constructor(path: string, info: Llama['info'], modelDigest: string, chunkTokens: number, threads: number) {
     this.#path = path
     this.#key = [
-      `probe${PROBE_VERSION}`, modelDigest, info.library, info.cpuKernel, info.kvLayout, info.flashAttention ? 'fa' : 'nofa',
-      info.extraBuffers ? 'repacked' : 'plain', info.lanes, info.laneTokens, chunkTokens, threads,
+      `probe${PROBE_VERSION}`, modelDigest, info.library, info.cpuKernel, info.kvLayout,
+      info.flashAttention ? 'fa' : 'nofa', info.extraBuffers ? 'repacked' : 'plain',
+      info.lanes, info.laneTokens, chunkTokens, threads,
     ].join('/')
   }
 
@@ -46,7 +47,7 @@ export class ProbeCache {
         ? file.answers.filter(isAnswer) : []
     } catch (error) {
       const absent = error instanceof Error && 'code' in error && error.code === 'ENOENT'
-      if (!absent) process.stderr.write(`the answers of earlier probes cannot be read and are asked anew: ${String(error)}\n`)
+      if (!absent) process.stderr.write(`earlier probes' answers cannot be read; they are asked anew: ${String(error)}\n`)
       return []
     }
   }

@@ -4,8 +4,7 @@
  * engine, in free lanes only; whoever comes has it let go, and the way it was in begins anew.
  */
 import type { WireEngine } from '../protocol/engine.ts'
-import type { Lanes } from './lanes.ts'
-import type { Lane } from './lanes.ts'
+import type { Lane, Lanes } from './lanes.ts'
 import { Life } from './life.ts'
 import type { Lived, Way } from './life.ts'
 import type { Llama, Row } from './llama/llama.ts'
@@ -75,9 +74,7 @@ export class Probe {
   }
 
   #yes(): Exact {
-    return {
-      answer: 'yes',
-      because: `${this.#ways.length} ways to feed the same tokens, beside up to ${this.#companyMax} other lanes, gave the same logits`,
-    }
+    const ways = `${this.#ways.length} ways to feed the same tokens, beside up to ${this.#companyMax} other lanes`
+    return { answer: 'yes', because: `${ways}, gave the same logits` }
   }
 }

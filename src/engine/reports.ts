@@ -6,7 +6,7 @@ import { encodeRecord, recordOf } from './token-record.ts'
 
 type Finished = Extract<EngineEvent, { kind: 'finished' }>
 
-export const attemptOf = ({ start }: Sequence): { readonly call: string; readonly attempt: number; readonly epoch: number } =>
+export const attemptOf = ({ start }: Sequence): Pick<Finished, 'call' | 'attempt' | 'epoch'> =>
   ({ call: start.call, attempt: start.attempt, epoch: start.epoch })
 
 export function reportOf(sequence: Sequence): WireReport {

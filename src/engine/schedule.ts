@@ -33,4 +33,5 @@ export class Schedule {
   }
 }
 
-const goesBefore = (a: Sequence, b: Sequence): boolean => a.rank !== b.rank ? a.rank < b.rank : a.lane.index < b.lane.index
+const goesBefore = (a: Sequence, b: Sequence): boolean =>
+  a.rank !== b.rank ? a.rank < b.rank : a.lane.index < b.lane.index

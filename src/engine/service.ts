@@ -3,10 +3,10 @@
  * never decrease (invariant 12). `resident` is wall time of the iterations it was in, `work` its share of them; both
  * are kept apart for tokens fed again because they had been evicted. What is no iteration of its own is waiting.
  */
-import type { WireReport } from '../protocol/engine.ts'
+import type { EngineEvent, WireReport } from '../protocol/engine.ts'
 
 /** What an attempt did in one iteration. */
-export interface Share {
+interface Share {
   readonly kind: 'prefill' | 'decode'
   readonly residentUs: number
   readonly workUs: number
@@ -15,8 +15,7 @@ export interface Share {
   readonly redoneRows: number
 }
 
-export interface Parts { readonly waitUs: number; readonly recomputeUs: number; readonly prefillUs: number; readonly decodeUs: number }
-
+type Parts = Extract<EngineEvent, { kind: 'finished' }>['parts']
 type Service = Pick<WireReport, 'usefulResidentUs' | 'usefulWorkUs' | 'recomputedResidentUs' | 'recomputedWorkUs'>
 
 export class Account {

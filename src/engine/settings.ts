@@ -30,6 +30,8 @@ const LANE_TOKENS_MAX = 1 << 24
 const CHUNK_TOKENS_MAX = 4_096
 const THREADS_MAX = 512
 
+type Whole = 'lanes' | 'lane-tokens' | 'threads' | 'chunk-tokens'
+
 export function readSettings(argv: readonly string[]): Settings {
   const given = parse(argv)
   const need = (name: 'socket' | 'model'): string => {
@@ -37,7 +39,7 @@ export function readSettings(argv: readonly string[]): Settings {
     if (value === undefined || value === '') throw new SettingsError(`--${name} is missing`)
     return value
   }
-  const whole = (name: 'lanes' | 'lane-tokens' | 'threads' | 'chunk-tokens', standard: number, min: number, max: number): number => {
+  const whole = (name: Whole, standard: number, min: number, max: number): number => {
     const value = given[name] === undefined ? standard : Number(given[name])
     if (Number.isInteger(value) && value >= min && value <= max) return value
     throw new SettingsError(`--${name} is ${given[name]}; it must be a whole number from ${min} to ${max}`)
