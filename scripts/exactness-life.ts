@@ -56,7 +56,8 @@ export interface Life {
   readonly kvDigest: string
 }
 
-const CHUNK = 128
+/** Rows of a chunk where the schedule names none. */
+export const CHUNK = 128
 /** A row whose logits nobody asked for. */
 const NOT_ASKED = new Float32Array(0)
 
@@ -122,7 +123,7 @@ class Feeder {
     if (company !== undefined) await this.#meet(company)
     if (copied === true) {
       const other = (this.lane + 1) % this.#llama.info.lanes
-      for (const chunk of cutBy(prompt, chunksOf(prompt.length, CHUNK))) {
+      for (const chunk of cutBy(prompt, chunksOf(prompt.length, this.#schedule.chunk ?? CHUNK))) {
         await this.#feed(rowsAt(chunk.tokens, other, chunk.from, false))
       }
       await this.#feed(rowsAt([prompt[0] ?? 0], other, prompt.length, true))
@@ -184,8 +185,8 @@ class Feeder {
   async #step(token: number): Promise<void> {
     const rows: Row[] = [{ token, position: this.#position, lane: this.lane, logits: true }, ...this.#companyRows()]
     if (this.#schedule.filler === true && rows.length === 1) {
-      const lane = this.lane === 0 ? 1 : this.lane - 1
-      rows.push({ token: 0, position: this.#llama.laneUsed(lane), lane, logits: false })
+      const lane = this.lane + 1 < this.#llama.info.lanes ? this.lane + 1 : this.lane - 1
+      rows.push({ token: 0, position: this.#llama.laneUsed(lane), lane, logits: true })
     }
     await this.#feed(rows)
     this.#read(1)
@@ -199,7 +200,7 @@ class Feeder {
     const [first, ...others] = lanes.slice(0, company.lanes)
     if (first === undefined) return
     const tokens = Array.from({ length: company.tokens }, (_, index) => (index * 37 + 11) % this.#llama.info.vocabSize)
-    for (const chunk of cutBy(tokens, chunksOf(tokens.length, CHUNK))) {
+    for (const chunk of cutBy(tokens, chunksOf(tokens.length, this.#schedule.chunk ?? CHUNK))) {
       await this.#feed(rowsAt(chunk.tokens, first, chunk.from, false))
     }
     for (const lane of others) this.#llama.copyLane(first, lane)
