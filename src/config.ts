@@ -70,7 +70,7 @@ const embedded = z.strictObject({
   lanes: z.int().min(1).max(256).default(8),
   laneTokens: z.int().min(256).default(2_048),
   threads: z.int().min(1).max(512).default(THREADS),
-  chunkTokens: z.int().min(2).max(4_096).default(128),
+  chunkTokens: z.int().min(4).max(4_096).default(128),
   flashAttention: z.boolean().default(false),
   /** Weights repacked for the CPU: faster, and for some quantisations not exact. */
   extraBuffers: z.boolean().default(true),

@@ -1,6 +1,7 @@
 /** Owns the writes of `call.*` facts; part of `apply.ts`. Keeps invariants 1 and 12 by construction. */
 import { addLedger, largerLedger, ledgerGrowth, wasted } from './account.ts'
 import { assert, must } from './assert.ts'
+import { isOverStage } from './call-read.ts'
 import type { Fact, Logged } from './fact.ts'
 import type { AttemptReport } from './input.ts'
 import { spanTokens } from './kv-read.ts'
@@ -105,7 +106,7 @@ function arrive(core: CoreState, fact: Of<'call.arrived'>, logged: Logged): void
     exactResume: fact.exactResume, parents: fact.parents, answers: fact.answers, final: fact.final,
     attempt: 1, stage: { kind: 'arrived' }, promptTokens: fact.promptTokens, measured: false, reusable: null,
     outputTokens: 0, recomputedTokens: 0, attemptService: emptyLedger(), ledger: emptyLedger(), startedUs: null,
-    preemptions: 0, level: 0, tie: logged.seq,
+    recomputeDue: 0, preemptions: 0, level: 0, tie: logged.seq,
   })
   core.openCalls += 1
   program.calls.push(fact.call)
@@ -136,6 +137,8 @@ function schedule(core: CoreState, fact: Of<'call.scheduled'>, atUs: Us): void {
     cutSpans(core, state, fact.baseTokens)
     state.tail = { prefilled: 0, decoded: 0 }
   }
+  // What is fed again is reported again, and by the origin it is fed with now.
+  if (fact.recomputeTokens > 0) state.tail = { prefilled: 0, decoded: 0 }
   takeDevice(core, state, { engine: fact.engine, tokens: fact.keepTokens, granules: fact.granules })
   state.residence = { kind: 'active', engine: fact.engine, call: call.id }
   state.lastUsedUs = atUs
@@ -143,6 +146,7 @@ function schedule(core: CoreState, fact: Of<'call.scheduled'>, atUs: Us): void {
   call.attempt = fact.attempt
   call.attemptService = emptyLedger()
   call.startedUs ??= atUs
+  call.recomputeDue = fact.recomputeTokens
   moveTo(core, call, { kind: 'running', engine: fact.engine, sinceUs: atUs })
 }
 
@@ -203,12 +207,19 @@ function complete(core: CoreState, fact: Of<'call.completed'>, atUs: Us): void {
   nextOfThread(core, call)
 }
 
-/** What the attempt fed is cut: the engine holds the committed tokens again, or nothing if it had not got so far. */
+/**
+ * What the call fed is cut, wherever its State is: the tail of a call that comes to nothing is nobody's. What an engine
+ * holds of it is dropped by the facts that follow, or not used: it keeps no more than it is told to.
+ */
 function cutToBase(core: CoreState, call: Call, atUs: Us): void {
-  const state = activeState(core, call)
-  if (state === null) return
+  const id = must(core.threads, call.thread).state
+  const state = id === null ? undefined : core.states.get(id)
+  if (state === undefined || call.startedUs === null) return
+  const active = state.residence.kind === 'active'
+  if (active && activeState(core, call) === null) return
   state.tail = { prefilled: 0, decoded: 0 }
-  idle(state, atUs)
+  if (active) idle(state, atUs)
+  else if (state.device !== null) state.device = { ...state.device, tokens: Math.min(state.device.tokens, spanTokens(state)) }
 }
 
 function end(core: CoreState, call: Call, stage: CallStage, atUs: Us): void {
@@ -254,12 +265,10 @@ function leaveQueue(core: CoreState, call: Call): void {
   if (call.stage.kind === 'ready') dequeue(core, call)
 }
 
-const isOver = ({ kind }: CallStage): boolean => kind === 'committed' || kind === 'cancelled' || kind === 'failed'
-
 /** The only way a call changes stage, so that the queues always hold just the ready ones. */
 function moveTo(core: CoreState, call: Call, stage: CallStage): void {
   leaveQueue(core, call)
-  if (isOver(stage)) core.openCalls -= 1
+  if (isOverStage(stage)) core.openCalls -= 1
   call.stage = stage
   if (stage.kind === 'ready') enqueue(core, call)
 }

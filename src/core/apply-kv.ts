@@ -4,7 +4,8 @@
  */
 import { assert, must } from './assert.ts'
 import type { Fact } from './fact.ts'
-import { cutSpans, releaseDevice, releaseHost, takeDevice, takeHost } from './memory.ts'
+import { spanTokens } from './kv-read.ts'
+import { cutSpans, dropEmptySession, releaseDevice, releaseHost, takeDevice, takeHost } from './memory.ts'
 import type { CoreState, Move, State } from './state.ts'
 import type { Us } from './units.ts'
 
@@ -92,7 +93,7 @@ function publish(core: CoreState, fact: Of<'kv.moved'>, atUs: Us): void {
     return
   }
   releaseHost(core, state)
-  takeDevice(core, state, { engine: move.engine, tokens: move.tokens, granules: move.reservedGranules })
+  takeDevice(core, state, { engine: move.engine, tokens: Math.min(move.tokens, spanTokens(state) + state.tail.prefilled + state.tail.decoded), granules: move.reservedGranules })
   state.residence = { kind: 'suspended', tier: 'device' }
   state.lastUsedUs = atUs
 }
@@ -135,6 +136,7 @@ function leaveOwner(core: CoreState, state: State): void {
   if (state.owner.kind === 'session') {
     const session = core.sessions.get(state.owner.session)
     if (session !== undefined) session.states = session.states.filter((id) => id !== state.id)
+    dropEmptySession(core, state.owner.session)
   }
 }
 

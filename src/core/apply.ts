@@ -8,6 +8,7 @@ import { must } from './assert.ts'
 import type { CoreConfig } from './config.ts'
 import type { Fact, Logged } from './fact.ts'
 import type { InterruptId, ProgramId, SessionId } from './ids.ts'
+import { dropEmptySession } from './memory.ts'
 import { bucketOf, emptyCurve } from './predict.ts'
 import { emptyLedger, type CoreState, type Session } from './state.ts'
 import type { Us } from './units.ts'
@@ -57,6 +58,7 @@ function applyProgram(core: CoreState, fact: Fact, logged: Logged): boolean {
       const program = must(core.programs, fact.program)
       core.programs.set(fact.program, { ...program, session: fact.session })
       touchSession(core, fact.session, program.tenant, logged.atUs)
+      must(core.sessions, fact.session).program = fact.program
       return true
     }
     case 'program.reopened':
@@ -119,12 +121,8 @@ function forgetProgram(core: CoreState, id: ProgramId): void {
     for (const toolCall of toolCallIds) core.toolCalls.delete(`${program.tenant}/${toolCall}`)
     core.interrupts.delete(interrupt)
   }
-  const session = program.session === null ? undefined : core.sessions.get(program.session)
-  if (session !== undefined && session.program === id) {
-    session.program = null
-    if (session.states.length === 0) core.sessions.delete(session.id)
-  }
   core.programs.delete(id)
+  if (program.session !== null) dropEmptySession(core, program.session)
 }
 
 function applyInterrupt(core: CoreState, fact: Fact, atUs: Us): boolean {
@@ -189,8 +187,7 @@ function applyEngine(core: CoreState, fact: Fact): boolean {
     case 'engine.joined': {
       const before = core.engines.get(fact.engine)
       core.engines.set(fact.engine, {
-        id: fact.engine, stage: 'joined', life: (before?.life ?? 0) + (before?.stage === 'joined' ? 0 : 1),
-        capabilities: fact.capabilities, speeds: fact.speeds,
+        id: fact.engine, stage: 'joined', capabilities: fact.capabilities, speeds: fact.speeds,
         ownedGranules: before?.ownedGranules ?? 0, reservedGranules: before?.reservedGranules ?? 0,
         sequencesUsed: before?.sequencesUsed ?? 0, running: before?.running ?? new Set(), orders: before?.orders ?? [],
       })

@@ -8,24 +8,35 @@ import { clearTimer, ignore, setTimer, type Deciding } from './deciding.ts'
 import { segmentId, type CallId } from './ids.ts'
 import type { AttemptFailed, Finished, FromAttempt, HangUp, Measured, MeasureFailed, Paused, Progress } from './input.ts'
 import { startInterrupt } from './interrupt.ts'
-import { decideIdle, discardDevice } from './kv.ts'
-import { spanTokens, stateOf, stateTokens } from './kv-read.ts'
+import { isOver } from './call-read.ts'
+import { decideIdle, discardDevice, discardHost, releaseState } from './kv.ts'
+import { granulesFor, granulesTotal, spanTokens, stateOf, stateTokens } from './kv-read.ts'
 import { orderOf } from './orders.ts'
 import { endIfDone, failProgram } from './program.ts'
 import { readyIfDue } from './ready.ts'
-import type { Call, State } from './state.ts'
+import type { Call } from './state.ts'
 
 // ---------------------------------------------------------------- measured, ready
 
 export function measured(d: Deciding, input: Measured): void {
   const call = d.core.calls.get(input.call)
   if (call?.stage.kind !== 'arrived') return ignore(d, 'measured', input.call, 'the call does not wait to be measured')
+  if (!fitsSomewhere(d, call, input.promptTokens)) {
+    return fail(d, call, 'context_too_long', `the prompt has ${input.promptTokens} tokens, more than any engine of ${call.model} can hold`)
+  }
+  const own = stateOf(d.core, call)
+  if (own !== null && own.model !== call.model) releaseState(d, own.id)
   d.emit({
     kind: 'call.measured', call: call.id, promptTokens: input.promptTokens,
     reusable: reusableFor(d, call, input), renderingWon: input.renderingWon,
   })
   readyIfDue(d, call)
 }
+
+/** Whether an engine that is there could ever give the call its memory. */
+const fitsSomewhere = (d: Deciding, call: Call, promptTokens: number): boolean =>
+  [...d.core.engines.values()].some((engine) => engine.capabilities.models.includes(call.model)
+    && (engine.capabilities.memory === null || granulesFor(d.core, engine, { ...call, promptTokens }) <= granulesTotal(engine)))
 
 /** The thread's own State, or one that an earlier turn left to the session, which the thread then adopts. */
 function reusableFor(d: Deciding, call: Call, { matched }: Measured): Call['reusable'] {
@@ -88,15 +99,11 @@ export function paused(d: Deciding, input: Paused): void {
   const call = speaker(d, input, 'paused')
   if (call === null) return
   const state = stateOf(d.core, call)
-  const whole = state !== null && isWhole(d, state, input.report.recomputedTokens)
+  const whole = input.report.recomputedTokens >= call.recomputeDue
   d.emit({ kind: 'call.paused', call: call.id, report: input.report })
   if (state !== null && !whole) discardDevice(d, state, 'it was paused before it was recomputed in full')
   readyIfDue(d, call)
 }
-
-/** Whether the device copy reaches as far as the State did when the call started. */
-const isWhole = (d: Deciding, state: State, recomputedTokens: number): boolean =>
-  (state.device?.tokens ?? 0) + recomputedTokens >= stateTokens(d.core, state)
 
 export function finished(d: Deciding, input: Finished): void {
   const call = speaker(d, input, 'finished')
@@ -164,15 +171,21 @@ export function detach(d: Deciding, call: Call): void {
   setTimer(d, `detached:${call.id}`, d.nowUs + d.core.config.programIdleUs)
 }
 
-/** Takes a call off its engine; a device copy that was still being recomputed is no use to anyone. */
+/**
+ * Takes a call off its engine, and drops what is no use to anyone: a device copy that was still being recomputed, and
+ * copies made while the call was paused, which hold what it fed. (Those that are being made are dropped when done.)
+ */
 function leave(d: Deciding, call: Call, say: () => void): void {
   const state = stateOf(d.core, call)
   const active = state?.residence.kind === 'active' && state.residence.call === call.id
   const heldTokens = state?.device?.tokens ?? 0
+  const hasTail = state !== null && call.startedUs !== null && stateTokens(state) > spanTokens(state)
   say()
-  if (state !== null && active && state.device !== null && heldTokens < spanTokens(state)) {
-    discardDevice(d, state, 'its recompute was not finished')
-  }
+  if (state === null) return
+  if (active && state.device !== null && heldTokens < spanTokens(state)) discardDevice(d, state, 'its recompute was not finished')
+  if (active || !hasTail || state.residence.kind === 'moving') return
+  if (state.device !== null) discardDevice(d, state, 'it holds what a call fed that came to nothing')
+  if (state.host !== null) discardHost(d, state, 'it holds what a call fed that came to nothing')
 }
 
 /** Calls of a thread that waited for one that never commits. */
@@ -186,6 +199,3 @@ function failFollowers(d: Deciding, thread: Call['thread']): void {
     d.emit({ kind: 'call.failed', call: next, code: 'parent_failed', why: 'the call before it in its thread did not finish' })
   }
 }
-
-export const isOver = (call: Call): boolean =>
-  call.stage.kind === 'committed' || call.stage.kind === 'cancelled' || call.stage.kind === 'failed'

@@ -34,7 +34,7 @@ export const imageBytes = (engine: Engine, tokens: Tokens): Bytes => tokens * en
 export function recompute(core: Readonly<CoreState>, state: Readonly<State>, engine: Engine): { workUs: Us; wallUs: Us } {
   const { prefilled, decoded } = tokensByOrigin(core, state)
   const { prefillNsPerToken, decodeBaseNs, decodeRowNs } = engine.speeds
-  if (!isExact(core, engine)) {
+  if (!core.config.exactResume || !isExact(engine)) {
     const workUs = nsToUs((prefilled + decoded) * prefillNsPerToken)
     return { workUs, wallUs: workUs }
   }
@@ -58,7 +58,7 @@ export function preserveCost(granules: Granules, holdUs: Us, microPerGranuleSeco
 }
 
 export function offloadCost(core: Readonly<CoreState>, state: Readonly<State>, engine: Engine, holdUs: Us, returnPpm: number): MicroCost {
-  const tokens = stateTokens(core, state)
+  const tokens = stateTokens(state)
   const bytes = imageBytes(engine, tokens)
   return engineTime(copyOutUs(engine, tokens))
     + Math.round((engineTime(copyInUs(engine, tokens)) * returnPpm) / 1_000_000)

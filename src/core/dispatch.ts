@@ -104,7 +104,7 @@ function isWorthPreempting(d: Deciding, call: Call, engine: Engine): boolean {
 function remainingUs(d: Deciding, call: Call, engine: Engine): Us {
   const { prefillNsPerToken, decodeBaseNs, decodeRowNs } = engine.speeds
   const state = stateOf(d.core, call)
-  const prefillTokens = Math.max(0, call.promptTokens - (state === null ? 0 : stateTokens(d.core, state)))
+  const prefillTokens = Math.max(0, call.promptTokens - (state === null ? 0 : stateTokens(state)))
   const outputTokens = Math.min(call.maxTokens, call.outputTokens + d.core.config.grantTokens) - call.outputTokens
   return Math.round((prefillTokens * prefillNsPerToken + outputTokens * (decodeBaseNs + decodeRowNs * engine.running.size)) / 1_000)
 }
@@ -119,7 +119,16 @@ function growGrants(d: Deciding, engine: Engine): void {
     if (needed <= held || call.stage.kind !== 'running') continue
     if (granulesFree(engine) < needed - held) makeRoom(d, call, engine, needed - held)
     if (granulesFree(engine) >= needed - held) d.emit({ kind: 'call.granted', call: id, granules: needed })
+    else if (granulesLeaving(d.core, engine) === 0) giveUpWorst(d, call, engine)
   }
+}
+
+/** All memory is held by calls that run and cannot grow: whatever the order says, the worst of them must go. */
+function giveUpWorst(d: Deciding, by: Call, engine: Engine): void {
+  if (!engine.capabilities.preempt || engine.running.size < 2) return
+  const worst = [...engine.running].map((id) => must(d.core.calls, id)).sort(compareCalls).at(-1)
+  if (worst?.stage.kind !== 'running') return
+  d.emit({ kind: 'call.preempted', call: worst.id, engine: engine.id, by: by.id, why: 'no running call can grow' })
 }
 
 // ---------------------------------------------------------------- standing orders

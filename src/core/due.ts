@@ -5,7 +5,7 @@ import type { Deciding } from './deciding.ts'
 import type { CallId, InterruptId, ProgramId, StateId } from './ids.ts'
 import type { Due } from './input.ts'
 import { expire } from './interrupt.ts'
-import { reconsider, retire } from './kv.ts'
+import { decideIdle, retire } from './kv.ts'
 
 export function due(d: Deciding, input: Due): void {
   const atUs = d.core.timers.get(input.timer)
@@ -15,7 +15,7 @@ export function due(d: Deciding, input: Due): void {
   const cut = input.timer.indexOf(':')
   const subject = input.timer.slice(cut + 1)
   switch (input.timer.slice(0, cut)) {
-    case 'reconsider': return reconsider(d, subject as StateId)
+    case 'reconsider': return decideIdle(d, subject as StateId)
     case 'retire': return retire(d, subject as StateId)
     case 'expire': return expire(d, subject as InterruptId)
     case 'close': return closeProgram(d, subject as ProgramId)

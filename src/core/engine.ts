@@ -3,10 +3,13 @@
  * ledger; what lay on its device is gone, what lies on host is not.
  */
 import { must } from './assert.ts'
-import { detach, isOver, retry } from './call.ts'
+import { isOver } from './call-read.ts'
+import { detach, retry } from './call.ts'
 import { ignore, setTimer, type Deciding } from './deciding.ts'
 import type { EngineJoined, EngineLost, Restart } from './input.ts'
 import { discardDevice, discardHost, failMove, releaseState } from './kv.ts'
+import { hostFreeBytes } from './kv-read.ts'
+import { residencyOf } from './residencies.ts'
 import type { Call, Engine } from './state.ts'
 
 export function engineJoined(d: Deciding, input: EngineJoined): void {
@@ -48,9 +51,21 @@ export function restart(d: Deciding, input: Restart): void {
     if (state.host !== null && !verified.has(state.host.image)) discardHost(d, state, 'its image is missing or does not verify')
     if (state.owner.kind === 'nobody') releaseState(d, state.id)
   }
+  keepLimits(d)
   for (const program of d.core.programs.values()) {
     if (program.stage.kind === 'open' && !d.core.timers.has(`close:${program.id}`)) {
       setTimer(d, `close:${program.id}`, d.nowUs + d.core.config.programIdleUs)
     }
+  }
+}
+
+/** What the configuration of the last reign allowed, this one's may not. */
+function keepLimits(d: Deciding): void {
+  for (const { state } of residencyOf(d.core).hostVictims(d.core, d.nowUs)) {
+    if (hostFreeBytes(d.core) >= 0) break
+    discardHost(d, state, 'the host tier is smaller than it was')
+  }
+  for (const session of [...d.core.sessions.values()]) {
+    for (const old of session.states.slice(0, Math.max(0, session.states.length - d.core.config.sessionStatesMax))) releaseState(d, old)
   }
 }

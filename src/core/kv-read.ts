@@ -8,7 +8,7 @@ import type { Bytes, Granules, Tokens } from './units.ts'
 export const spanTokens = (state: Readonly<State>): Tokens => state.spans.reduce((sum, span) => sum + span.tokens, 0)
 
 /** All tokens of the continuation: Segments and tail. */
-export const stateTokens = (_core: Readonly<CoreState>, state: Readonly<State>): Tokens =>
+export const stateTokens = (state: Readonly<State>): Tokens =>
   spanTokens(state) + state.tail.prefilled + state.tail.decoded
 
 export function tokensByOrigin(core: Readonly<CoreState>, state: Readonly<State>): { prefilled: Tokens; decoded: Tokens } {
@@ -18,8 +18,8 @@ export function tokensByOrigin(core: Readonly<CoreState>, state: Readonly<State>
 }
 
 /** Whether a recompute on this engine would replay origins, so that the same tokens come out. */
-export const isExact = (core: Readonly<CoreState>, engine: Readonly<Engine>): boolean =>
-  core.config.exactResume && engine.capabilities.exact.answer === 'yes' && engine.capabilities.replayByOrigin
+export const isExact = (engine: Readonly<Engine>): boolean =>
+  engine.capabilities.exact.answer === 'yes' && engine.capabilities.replayByOrigin
 
 export const granulesTotal = (engine: Readonly<Engine>): Granules => {
   const memory = engine.capabilities.memory
@@ -31,13 +31,14 @@ export const granulesFree = (engine: Readonly<Engine>): Granules =>
 export const hostFreeBytes = (core: Readonly<CoreState>): Bytes =>
   core.host.totalBytes - core.host.ownedBytes - core.host.reservedBytes
 
+/** Granules that so many tokens take. */
+export const granulesOf = (engine: Readonly<Engine>, tokens: Tokens): Granules =>
+  engine.capabilities.memory === null ? 0 : Math.max(1, Math.ceil(tokens / engine.capabilities.memory.granule))
+
 /** Granules a call must have to start: its prompt, what it generated, and a step of its output grant. */
 export function granulesFor(core: Readonly<CoreState>, engine: Readonly<Engine>, call: Readonly<Call>): Granules {
-  const memory = engine.capabilities.memory
-  if (memory === null) return 0
   const output = Math.min(call.maxTokens, call.outputTokens + core.config.grantTokens)
-  const tokens = Math.min(call.promptTokens + output, engine.capabilities.contextTokens)
-  return Math.max(1, Math.ceil(tokens / memory.granule))
+  return granulesOf(engine, Math.min(call.promptTokens + output, engine.capabilities.contextTokens))
 }
 
 /** Granules that ready calls lack and this engine could give. */

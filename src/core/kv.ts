@@ -11,13 +11,13 @@ import type { MoveDone, MoveFailed } from './input.ts'
 import { granulesWanted, hostFreeBytes, stateTokens } from './kv-read.ts'
 import { proposedResidencyOf, residencyOf } from './residencies.ts'
 import { readyIfDue } from './ready.ts'
-import { scheduleResumed } from './schedule.ts'
+import { start } from './schedule.ts'
 import type { Call, Engine, Interrupt, Move, State } from './state.ts'
 import type { Bytes, MicroCost } from './units.ts'
 
 // ---------------------------------------------------------------- a program waits
 
-/** A State became idle: Preserve, Offload or Discard, and when to ask again. */
+/** A State became idle, or its time to decide again has come: Preserve, Offload or Discard, and when to ask again. */
 export function decideIdle(d: Deciding, id: StateId): void {
   const state = d.core.states.get(id)
   if (state?.residence.kind !== 'suspended' || state.device === null) return
@@ -35,11 +35,6 @@ export function decideIdle(d: Deciding, id: StateId): void {
   if (decision.reconsiderAtUs !== null) setTimer(d, `reconsider:${id}`, decision.reconsiderAtUs)
 }
 
-/** The time to decide again has come. */
-export function reconsider(d: Deciding, id: StateId): void {
-  decideIdle(d, id)
-}
-
 function interruptOf(d: Deciding, state: State): Interrupt | null {
   if (state.owner.kind !== 'thread') return null
   const { interrupt } = must(d.core.threads, state.owner.thread)
@@ -54,7 +49,7 @@ export type MayLose = (state: State, regret: MicroCost) => boolean
  * False where nothing may be lost: then it stays.
  */
 export function giveWay(d: Deciding, state: State, engine: Engine, why: string, mayLose: MayLose): boolean {
-  const neededBytes = imageBytes(engine, stateTokens(d.core, state)) + IMAGE_OVERHEAD_BYTES
+  const neededBytes = imageBytes(engine, stateTokens(state)) + IMAGE_OVERHEAD_BYTES
   const regret = discardCost(d.core, state, engine, 1_000_000)
   const can = engine.capabilities.offload && engine.capabilities.imageKey !== null && neededBytes <= d.core.host.totalBytes
   const dropped = can ? imagesInTheWay(d, neededBytes) : null
@@ -71,7 +66,7 @@ export function giveWay(d: Deciding, state: State, engine: Engine, why: string, 
 
 /** What giving way would cost a State that is wanted again: a copy out and in, or all that would be lost for room. */
 export function giveWayCost(d: Deciding, state: State, engine: Engine): MicroCost {
-  const neededBytes = imageBytes(engine, stateTokens(d.core, state)) + IMAGE_OVERHEAD_BYTES
+  const neededBytes = imageBytes(engine, stateTokens(state)) + IMAGE_OVERHEAD_BYTES
   const can = engine.capabilities.offload && engine.capabilities.imageKey !== null
   return can && hostFreeBytes(d.core) >= neededBytes
     ? offloadCost(d.core, state, engine, 0, 1_000_000)
@@ -92,7 +87,7 @@ function imagesInTheWay(d: Deciding, neededBytes: Bytes): { state: State; regret
 
 function beginOffload(d: Deciding, state: State, engine: Engine): void {
   clearTimer(d, `reconsider:${state.id}`)
-  const tokens = stateTokens(d.core, state)
+  const tokens = stateTokens(state)
   d.emit({
     kind: 'kv.offload.begun', move: moveId(`${state.id}-${d.core.seq}`), state: state.id, engine: engine.id, tokens,
     reservedBytes: imageBytes(engine, tokens) + IMAGE_OVERHEAD_BYTES,
@@ -136,6 +131,7 @@ export function moveDone(d: Deciding, input: MoveDone): void {
     return failMove(d, move, `the image has ${input.bytes} bytes, ${move.reservedBytes} were reserved`, false)
   }
   if (state.owner.kind === 'nobody') return failMove(d, move, 'nobody owns it any more', false)
+  if (move.tokens > stateTokens(state)) return failMove(d, move, 'it holds what a call fed that came to nothing', true)
   const { bytes, digest, copyUs } = input
   const dropImage = move.from === 'host' ? state.host?.image ?? null : null
   d.emit({ kind: 'kv.moved', move: move.id, state: state.id, engine: move.engine, to: move.to, bytes, digest, copyUs, dropImage })
@@ -143,7 +139,7 @@ export function moveDone(d: Deciding, input: MoveDone): void {
   const call = resumingCall(d, move)
   if (call === null) return decideIdle(d, state.id)
   d.emit({ kind: 'kv.resume.ready', state: state.id, call: call.id, engine: move.engine })
-  scheduleResumed(d, call, must(d.core.engines, move.engine))
+  start(d, call, must(d.core.engines, move.engine))
 }
 
 function resumingCall(d: Deciding, move: Move): Call | null {

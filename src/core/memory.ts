@@ -4,6 +4,7 @@
  */
 import { must } from './assert.ts'
 import type { CoreState, DeviceReplica, HostReplica, State } from './state.ts'
+import type { SessionId } from './ids.ts'
 import type { Tokens } from './units.ts'
 
 /** Sets or changes the device replica, and the engine's ledger with it. */
@@ -51,4 +52,12 @@ function dropSegment(core: CoreState, id: State['spans'][number]['segment']): vo
   const segment = must(core.segments, id)
   segment.refs -= 1
   if (segment.refs === 0) core.segments.delete(id)
+}
+
+/** A session that has neither a program nor a prefix is nothing. */
+export function dropEmptySession(core: CoreState, id: SessionId): void {
+  const session = core.sessions.get(id)
+  if (session === undefined) return
+  if (session.program !== null && !core.programs.has(session.program)) session.program = null
+  if (session.program === null && session.states.length === 0) core.sessions.delete(id)
 }

@@ -3,6 +3,7 @@
  * call), 9 (KV is released, or is the session's prefix) and 14 (programs in memory have a limit).
  */
 import { must } from './assert.ts'
+import { isOver } from './call-read.ts'
 import { clearTimer, setTimer, type Deciding } from './deciding.ts'
 import { programId, sessionId, type ProgramId, type ThreadId } from './ids.ts'
 import type { CancelProgram, DeclareProgram, FinishProgram } from './input.ts'
@@ -153,10 +154,7 @@ export function makeRoomForProgram(d: Deciding): boolean {
   return false
 }
 
-function isUnanswered(d: Deciding, id: Program['calls'][number]): boolean {
-  const { kind } = must(d.core.calls, id).stage
-  return kind !== 'committed' && kind !== 'cancelled' && kind !== 'failed'
-}
+const isUnanswered = (d: Deciding, id: Program['calls'][number]): boolean => !isOver(must(d.core.calls, id))
 
 const openCallsOf = (d: Deciding, program: Program): number => program.calls.filter((id) => isUnanswered(d, id)).length
 

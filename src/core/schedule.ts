@@ -6,7 +6,7 @@ import { must } from './assert.ts'
 import { copyInUs, recompute } from './cost.ts'
 import { clearTimer, type Deciding } from './deciding.ts'
 import { moveId, stateId } from './ids.ts'
-import { granulesFor, isExact, spanTokens, stateOf, stateTokens } from './kv-read.ts'
+import { granulesFor, granulesOf, isExact, spanTokens, stateOf, stateTokens } from './kv-read.ts'
 import { compareCalls } from './queue.ts'
 import type { Call, Engine, State } from './state.ts'
 import type { Tokens } from './units.ts'
@@ -24,11 +24,6 @@ export function schedule(d: Deciding, call: Call, engine: Engine): void {
   start(d, call, engine)
 }
 
-/** Its State has arrived on the device. */
-export function scheduleResumed(d: Deciding, call: Call, engine: Engine): void {
-  start(d, call, engine)
-}
-
 function isWorthOnboarding(d: Deciding, call: Call, state: State, engine: Engine): boolean {
   const { capabilities } = engine
   if (!capabilities.onboard || capabilities.imageKey === null || state.host?.imageKey !== capabilities.imageKey) return false
@@ -39,7 +34,8 @@ function isWorthOnboarding(d: Deciding, call: Call, state: State, engine: Engine
 function beginOnboard(d: Deciding, call: Call, state: State, engine: Engine): void {
   d.emit({
     kind: 'kv.onboard.begun', move: moveId(`${state.id}-${d.core.seq}`), state: state.id, engine: engine.id,
-    tokens: state.host?.tokens ?? 0, reservedGranules: granulesFor(d.core, engine, call), forCall: call.id,
+    tokens: state.host?.tokens ?? 0, forCall: call.id,
+    reservedGranules: Math.max(granulesFor(d.core, engine, call), granulesOf(engine, state.host?.tokens ?? 0)),
   })
 }
 
@@ -52,10 +48,11 @@ function baseTokensOf(call: Call, state: State): Tokens {
 /** What was fed before and still counts: the tail too, unless the call continues an earlier point. */
 function fedTokensOf(d: Deciding, call: Call, state: State): Tokens {
   const baseTokens = baseTokensOf(call, state)
-  return baseTokens < spanTokens(state) ? baseTokens : stateTokens(d.core, state)
+  return baseTokens < spanTokens(state) ? baseTokens : stateTokens(state)
 }
 
-function start(d: Deciding, call: Call, engine: Engine): void {
+/** Everything it needs is on the device, or nowhere. */
+export function start(d: Deciding, call: Call, engine: Engine): void {
   const state = stateOf(d.core, call)
   const baseTokens = state === null ? 0 : baseTokensOf(call, state)
   const fedTokens = state === null ? 0 : fedTokensOf(d, call, state)
@@ -65,7 +62,7 @@ function start(d: Deciding, call: Call, engine: Engine): void {
     kind: 'call.scheduled', call: call.id, attempt: call.attempt, engine: engine.id, state: state?.id ?? stateId(`${call.id}-s`),
     baseTokens, keepTokens, granules: Math.max(granulesFor(d.core, engine, call), state?.device?.granules ?? 0),
     recomputeTokens: fedTokens - keepTokens, forcedTokens: call.outputTokens,
-    replay: call.exactResume && isExact(d.core, engine) ? 'exact' : 'plain', rank: rankOf(d, call, engine),
+    replay: call.exactResume && isExact(engine) ? 'exact' : 'plain', rank: rankOf(d, call, engine),
   })
 }
 

@@ -198,6 +198,8 @@ export interface Call {
   reusable: { readonly state: StateId; readonly tokens: Tokens } | null
   /** Tokens generated and journalled so far, over all attempts of this call. */
   outputTokens: Tokens
+  /** Of the attempt under way: tokens it must feed again before it comes to anything new. */
+  recomputeDue: Tokens
   /** Tokens fed again in this call because we had evicted them. */
   recomputedTokens: Tokens
   /** This attempt's service as last reported; folded into the ledgers as it grows. */
@@ -381,8 +383,6 @@ export interface EngineSpeeds {
 export interface Engine {
   readonly id: EngineId
   stage: 'joined' | 'lost'
-  /** Grows by one each time it joins: what an earlier life says is ignored. */
-  life: number
   capabilities: Capabilities
   speeds: EngineSpeeds
   /** Device memory in granules: free + owned + reserved = total (invariant 11). */

@@ -4,6 +4,7 @@
  * priority and never opens another's State. Keeps invariants 3, 6, 8 and 14.
  */
 import { must } from './assert.ts'
+import { isOver } from './call-read.ts'
 import { clearTimer, type Deciding } from './deciding.ts'
 import { programId, sessionId, threadId, type CallId, type ProgramId, type SessionId, type ThreadId } from './ids.ts'
 import type { Submit } from './input.ts'
@@ -45,14 +46,11 @@ function retryOf(d: Deciding, input: Submit): Call | null {
   if (call.stage.kind === 'detached') return call
   const named = input.claims.program !== null || input.claims.session !== null || input.claims.toolResults.length > 0
   if (!named || !isOpen(must(d.core.programs, call.program))) return null
-  if (isUnanswered(call)) return call
+  if (!isOver(call)) return call
   const { interrupt } = must(d.core.threads, call.thread)
   const waits = interrupt !== null && must(d.core.interrupts, interrupt).call === call.id
   return call.stage.kind === 'committed' && waits ? call : null
 }
-
-const isUnanswered = (call: Call): boolean =>
-  call.stage.kind !== 'committed' && call.stage.kind !== 'cancelled' && call.stage.kind !== 'failed'
 
 function retry(d: Deciding, input: Submit, call: Call): void {
   if (call.stage.kind === 'committed') return d.emit({ kind: 'call.replayed', call: input.call, as: call.id })
@@ -169,8 +167,10 @@ function withThread(d: Deciding, input: Submit, found: Omit<Place, 'thread' | 'a
 }
 
 function freshThread(d: Deciding, program: ProgramId, word: string): ThreadId {
-  const count = d.core.programs.get(program)?.threads.length ?? 0
-  return threadId(program, `${word}-${count + 1}`)
+  for (let count = (d.core.programs.get(program)?.threads.length ?? 0) + 1; ; count += 1) {
+    const id = threadId(program, `${word}-${count}`)
+    if (!d.core.threads.has(id)) return id
+  }
 }
 
 // ---------------------------------------------------------------- arrival
@@ -188,6 +188,7 @@ function arrive(d: Deciding, input: Submit, place: Place): void {
     if (program.session === null && place.session !== null) d.emit({ kind: 'program.linked', program: place.program, session: place.session })
   }
   if (place.answers !== null) endInterrupt(d, place.answers, input.call)
+  else abandonInterrupt(d, place.thread)
   const thread = d.core.threads.get(place.thread)
   const before = thread?.waiting.at(-1) ?? thread?.active ?? null
   d.emit({
@@ -197,6 +198,15 @@ function arrive(d: Deciding, input: Submit, place: Place): void {
     promptTokens: input.promptTokensEstimate, parents: before === null ? [] : [before],
     answers: place.answers?.id ?? null, final: input.claims.final, toolResults: input.claims.toolResults,
   })
+}
+
+/** A named thread goes on without the results that it waited for. */
+function abandonInterrupt(d: Deciding, id: ThreadId): void {
+  const interrupt = d.core.threads.get(id)?.interrupt ?? null
+  if (interrupt === null) return
+  d.emit({ kind: 'interrupt.cancelled', interrupt, effect: must(d.core.interrupts, interrupt).effect })
+  clearTimer(d, `expire:${interrupt}`)
+  restOf(d, id)
 }
 
 function endInterrupt(d: Deciding, interrupt: Interrupt, by: CallId): void {

@@ -77,8 +77,14 @@ export class Admissions {
     for (const waiting of this.#replies.splice(0)) waiting.resolve({ ok: false, code, why })
   }
 
-  outcome(call: CallId, outcome: Outcome): void {
-    this.#outcomes.set(call, outcome)
+  /** Comes before the commit, so that what was said is durable with it: a retry can be shown it again. */
+  outcome(id: CallId, outcome: Outcome): void {
+    const call = this.#core.calls.get(id)
+    const program = call === undefined ? undefined : this.#core.programs.get(call.program)
+    if (program === undefined) return
+    this.#outcomes.set(id, outcome)
+    const result = JSON.stringify({ parts: this.#streams.parts(id), outcome: { ...outcome, record: null } })
+    this.#ports.bodies.put(resultOf(id), program.tenant, Buffer.from(result))
   }
 
   reply(on: Fact['kind'], program: ProgramId): Promise<ProgramReply> {
@@ -96,7 +102,9 @@ export class Admissions {
         this.#ports.bodies.drop(bodyOf(fact.call))
         return this.#answer(fact.call, [{ kind: 'refused', code: fact.code, why: fact.why }])
       case 'call.completed': return this.#completed(fact)
-      case 'call.cancelled': return this.#streams.end(fact.call, { kind: 'failed', code: 'cancelled', why: fact.why })
+      case 'call.cancelled':
+        this.#outcomes.delete(fact.call)
+        return this.#streams.end(fact.call, { kind: 'failed', code: 'cancelled', why: fact.why })
       case 'call.failed': return this.#failed(fact.call, fact.code, fact.why)
       case 'program.started':
       case 'program.completed':
@@ -135,7 +143,8 @@ export class Admissions {
     const call = must(this.#core.calls, as)
     const kept = this.#ports.bodies.get(resultOf(as))
     if (kept === null) return this.#answer(id, [{ kind: 'failed', code: 'store_failed', why: 'its committed result is no longer kept' }])
-    const { parts, last } = JSON.parse(Buffer.from(kept).toString('utf8')) as { parts: StreamPart[]; last: Last }
+    const { parts, outcome } = JSON.parse(Buffer.from(kept).toString('utf8')) as { parts: StreamPart[]; outcome: Outcome }
+    const last = lastOf(call, 'tool_calls', 'none', outcome)
     this.#answer(id, [this.#first(call), ...parts.map((part) => ({ kind: 'part', part }) as const), last])
   }
 
@@ -148,15 +157,9 @@ export class Admissions {
     const call = must(this.#core.calls, fact.call)
     const outcome = this.#outcomes.get(fact.call)
     this.#outcomes.delete(fact.call)
-    const last: Last = {
-      kind: 'done', finish: fact.finish, promptTokens: outcome?.promptTokens ?? call.promptTokens,
-      outputTokens: outcome?.outputTokens ?? fact.report.outputTokens, cachedTokens: outcome?.cachedTokens ?? 0,
-      resume: fact.resume, queuedUs: (call.startedUs ?? call.arrivedUs) - call.arrivedUs,
-    }
-    if (fact.finish === 'tool_calls') {
-      const result = JSON.stringify({ parts: this.#streams.parts(fact.call), last })
-      this.#ports.bodies.put(resultOf(fact.call), must(this.#core.programs, call.program).tenant, Buffer.from(result))
-    }
+    const last = lastOf(call, fact.finish, fact.resume, outcome)
+    // Only tool calls that wait for their results may be asked for again.
+    if (fact.toolCalls.length === 0) this.#ports.bodies.drop(resultOf(fact.call))
     this.#streams.end(fact.call, last)
   }
 
@@ -183,6 +186,12 @@ export class Admissions {
     waiting.resolve(reply)
   }
 }
+
+const lastOf = (call: Call, finish: Last['finish'], resume: Last['resume'], outcome: Outcome | undefined): Last => ({
+  kind: 'done', finish, resume, promptTokens: outcome?.promptTokens ?? call.promptTokens,
+  outputTokens: outcome?.outputTokens ?? call.outputTokens, cachedTokens: outcome?.cachedTokens ?? 0,
+  queuedUs: (call.startedUs ?? call.arrivedUs) - call.arrivedUs,
+})
 
 function deferred<T>(): { promise: Promise<T>; resolve: (value: T) => void } {
   let resolve: (value: T) => void = () => undefined

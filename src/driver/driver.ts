@@ -29,6 +29,10 @@ interface DriverOptions {
 
 /** At it, the rest waits for the next turn. */
 const INPUTS_PER_TURN_MAX = 256
+/** At it a new call is refused (`queue_full`): the core does not keep up. */
+const INBOX_MAX = 10_000
+
+const STOPPING: ProgramReply = { ok: false, code: 'engine_unavailable', why: 'the server is stopping' }
 
 export class Driver implements Gateway {
   readonly core: CoreState
@@ -192,6 +196,7 @@ export class Driver implements Gateway {
   submit(submission: Submission): CallHandle {
     const call = callId(this.#ports.ids.fresh())
     if (this.#stopped) return this.#admissions.refused('engine_unavailable', 'the server is stopping')
+    if (this.#inbox.length >= INBOX_MAX) return this.#admissions.refused('queue_full', `${INBOX_MAX} inputs wait to be looked at`)
     const body = bodyOf(call)
     this.#ports.bodies.put(body, submission.tenant, Buffer.from(submission.body))
     const handle = this.#admissions.handle(call, (gone) => this.post({ kind: 'hangUp', call: gone }))
@@ -204,6 +209,7 @@ export class Driver implements Gateway {
   }
 
   declare(program: Parameters<Gateway['declare']>[0]): Promise<ProgramReply> {
+    if (this.#stopped) return Promise.resolve(STOPPING)
     const raw = program.program ?? this.#ports.ids.fresh()
     const reply = this.#admissions.reply('program.started', programId(program.tenant, raw))
     this.post({ kind: 'declareProgram', ...program, program: raw })
@@ -211,12 +217,14 @@ export class Driver implements Gateway {
   }
 
   finish(tenant: TenantId, program: string): Promise<ProgramReply> {
+    if (this.#stopped) return Promise.resolve(STOPPING)
     const reply = this.#admissions.reply('program.completed', programId(tenant, program))
     this.post({ kind: 'finishProgram', tenant, program })
     return reply
   }
 
   cancel(tenant: TenantId, program: string): Promise<ProgramReply> {
+    if (this.#stopped) return Promise.resolve(STOPPING)
     const reply = this.#admissions.reply('program.cancelled', programId(tenant, program))
     this.post({ kind: 'cancelProgram', tenant, program })
     return reply

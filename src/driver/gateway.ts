@@ -31,7 +31,7 @@ export type CallUpdate =
   /** Comes first, once durable; `program` as the client knows it. */
   | { readonly kind: 'arrived'; readonly call: CallId; readonly program: string; readonly identity: Identity }
   | { readonly kind: 'part'; readonly part: StreamPart }
-  /** Last: durable before it is shown. `queuedUs` is time spent ready and not running. */
+  /** Last: durable before it is shown. `queuedUs`: from its arrival to its first start. */
   | { readonly kind: 'done'; readonly finish: FinishReason; readonly promptTokens: Tokens; readonly outputTokens: Tokens; readonly cachedTokens: Tokens; readonly resume: 'none' | 'exact' | 'recomputed'; readonly queuedUs: Us }
   /** Last: nothing was run. `code` is a key of the protocol's table of errors. */
   | { readonly kind: 'refused'; readonly code: string; readonly why: string }

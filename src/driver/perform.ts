@@ -124,6 +124,8 @@ export class Performer {
     }
     const measurement = await engine.measure({ call: id, body: Buffer.from(body).toString('utf8'), records: this.#recordsFor(id) })
     this.#measuring.delete(id)
+    // Its client may have left meanwhile; then nothing of it is kept.
+    if (this.#core.calls.get(id)?.stage.kind !== 'arrived') return
     if (!measurement.ok && measurement.code === 'engine_unavailable') return void this.#unsized.push(id)
     if (!measurement.ok) return this.#post({ kind: 'measureFailed', call: id, code: measurement.code, why: measurement.why })
     this.#ports.bodies.put(preparedOf(id), tenant, measurement.prepared)
@@ -182,6 +184,8 @@ export class Performer {
   #ended(call: CallId): void {
     this.#stop(call)
     this.#dropCall(call)
+    this.#ports.bodies.drop(recordOf(call))
+    this.#ports.bodies.drop(resultOf(call))
     this.#measureNext(call)
   }
 

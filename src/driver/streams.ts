@@ -74,10 +74,11 @@ export class Streams {
 
   end(call: CallId, last: CallUpdate): void {
     const stream = this.#streams.get(call)
-    if (stream === undefined || stream.ended) return
-    stream.ended = true
-    this.#push(stream, last)
-    this.#streams.delete(call)
+    if (stream !== undefined) {
+      stream.ended = true
+      this.#push(stream, last)
+      this.#streams.delete(call)
+    }
     this.#bodies.drop(journalId(call))
   }
 

@@ -18,8 +18,9 @@ export function systemClock(fromUs: Us, wallOffsetUs: Us): Clock {
     at(atUs, call) {
       let timer: NodeJS.Timeout
       const arm = (): void => {
-        const leftMs = Math.ceil((atUs - nowUs()) / 1_000)
-        timer = setTimeout(() => (leftMs > TIMER_MS_MAX ? arm() : call()), Math.max(0, Math.min(leftMs, TIMER_MS_MAX)))
+        const leftMs = Math.max(1, Math.ceil((atUs - nowUs()) / 1_000))
+        // A timer of node may come early: what is due is what the clock says.
+        timer = setTimeout(() => (nowUs() < atUs ? arm() : call()), Math.min(leftMs, TIMER_MS_MAX))
       }
       arm()
       return () => clearTimeout(timer)

@@ -8,16 +8,19 @@ import type { CoreState } from '../core/state.ts'
 
 /** At it the oldest facts of the program leave memory; they stay in the log. */
 const FACTS_PER_PROGRAM_MAX = 4_000
+/** Of all programs together; at it the facts of the program that began longest ago leave memory. */
+const FACTS_MAX = 400_000
 
 export class Trace {
   readonly #facts = new Map<ProgramId, Logged[]>()
   /** A State's program outlives the State by the fact that forgets it. */
   readonly #programOfState = new Map<StateId, ProgramId>()
+  #count = 0
 
   note(core: Readonly<CoreState>, logged: Logged): void {
     const program = this.#programOf(core, logged.fact)
-    if (logged.fact.kind === 'program.forgotten') this.#facts.delete(logged.fact.program)
-    else if (program !== null) this.#keep(program, logged)
+    if (logged.fact.kind === 'program.forgotten') this.#drop(logged.fact.program)
+    else if (program !== null && core.programs.has(program)) this.#keep(program, logged)
     if (logged.fact.kind === 'kv.forgotten') this.#programOfState.delete(logged.fact.state)
   }
 
@@ -28,8 +31,18 @@ export class Trace {
   #keep(program: ProgramId, logged: Logged): void {
     const facts = this.#facts.get(program) ?? []
     facts.push(logged)
-    if (facts.length > FACTS_PER_PROGRAM_MAX) facts.splice(0, facts.length - FACTS_PER_PROGRAM_MAX)
+    this.#count += 1
+    if (facts.length > FACTS_PER_PROGRAM_MAX) this.#count -= facts.splice(0, facts.length - FACTS_PER_PROGRAM_MAX).length
     this.#facts.set(program, facts)
+    for (const [oldest] of this.#facts) {
+      if (this.#count <= FACTS_MAX || oldest === program) break
+      this.#drop(oldest)
+    }
+  }
+
+  #drop(program: ProgramId): void {
+    this.#count -= this.#facts.get(program)?.length ?? 0
+    this.#facts.delete(program)
   }
 
   #programOf(core: Readonly<CoreState>, fact: Fact): ProgramId | null {

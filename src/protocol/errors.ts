@@ -49,6 +49,7 @@ const TABLE = {
   program_cancelled: conflict('The program was cancelled', 'Nothing of it runs any more; start a new program.'),
   program_ended: conflict('The program has ended', 'Start a new program for more calls.'),
   stale_epoch: conflict('The request belongs to an earlier epoch of its program', 'Nothing was changed; drop this result and follow the current epoch.'),
+  engine_refused: { status: 400, type: 'invalid_request_error', retryable: false, what: 'The engine refused the call', next: 'Change what the message names.' },
   cancelled: conflict('The call was cancelled', 'Send it again only if it is still wanted.'),
   body_too_large: { status: 413, type: 'invalid_request_error', retryable: false, what: 'The request body is too large', next: 'Send less, or raise limits.bodyMiBMax.' },
   unsupported_media_type: { status: 415, type: 'invalid_request_error', retryable: false, what: 'The request body is not declared as JSON', next: 'Send "Content-Type: application/json".' },

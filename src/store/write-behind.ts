@@ -5,7 +5,8 @@
  * S1 a `durable` is called once, after its facts and all before them are on disk, in order, never from inside a call
  *    into the store.
  * S2 what is put together in one turn is committed together.
- * S3 after the first failed commit nothing is written any more, and `onFailure` has been told once.
+ * S3 after the first failed commit nothing is written any more, and `onFailure` has been told once. What is put from
+ *    then on is in memory only: facts are let go, bodies are still to be had, so that calls can go on without a disk.
  */
 import type { Logged } from '../core/fact.ts'
 import type { BodyId, MoveId } from '../core/ids.ts'
@@ -58,6 +59,7 @@ export class WriteBehind {
   }
 
   append(facts: readonly Logged[], barrier: boolean, durable: () => void): void {
+    if (this.#state === 'failed') return
     this.#mustBeOpen()
     this.#facts.push(...facts)
     this.#durables.push(durable)
@@ -66,13 +68,14 @@ export class WriteBehind {
 
   /** Null drops it. */
   setBody(id: BodyId, body: Body | null): void {
-    this.#mustBeOpen()
+    if (this.#state !== 'failed') this.#mustBeOpen()
     this.#bodyBytes += (body?.bytes.length ?? 0) - (this.#bodies.get(id)?.bytes.length ?? 0)
     this.#bodies.set(id, body)
     this.#waits(false)
   }
 
   setImage(id: MoveId, image: Image | null): void {
+    if (this.#state === 'failed') return
     this.#mustBeOpen()
     this.#images.set(id, image)
     this.#waits(false)
@@ -110,6 +113,7 @@ export class WriteBehind {
   }
 
   #waits(isUrgent: boolean): void {
+    if (this.#state === 'failed') return
     const isFull = this.#facts.length >= WAITING_FACTS_MAX || this.#bodyBytes >= WAITING_BODY_BYTES_MAX
     if (isFull) this.#commit()
     if (isUrgent || isFull) return this.#comeSoon()
@@ -145,7 +149,10 @@ export class WriteBehind {
       const error = thrown instanceof StoreError ? thrown : new StoreError('store_failed',
         `The store could not write: ${reason(thrown)}.`, 'see the cause and start again.', thrown)
       this.#state = 'failed'
+      const [bodies, bodyBytes] = [this.#bodies, this.#bodyBytes]
       this.#forget()
+      this.#bodies = bodies
+      this.#bodyBytes = bodyBytes
       this.#schedule.soon(() => this.#onFailure(error))
       return error
     }

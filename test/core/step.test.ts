@@ -1,6 +1,7 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { engineId, moveId, tenantId, type CallId } from '../../src/core/ids.ts'
+import { apply, emptyCore } from '../../src/core/apply.ts'
 import type { Fact, Logged } from '../../src/core/fact.ts'
 import type { AttemptReport, Finished } from '../../src/core/input.ts'
 import { emptyLedger } from '../../src/core/state.ts'
@@ -223,6 +224,80 @@ test('a better call takes the place of a running one: paused, moved away, and re
   assert.ok(kinds(facts).includes('kv.offload.begun'))
   const state = [...at.core.states.values()].find(({ tail }) => tail.decoded > 0)
   assert.deepEqual(state?.tail, { prefilled: 60, decoded: 9 })
+})
+
+test('a call paused after it reported progress keeps its KV', () => {
+  const at = new Quiet(1, { engines: [{ ...LANES, memory: { cells: 1_024, granule: 1_024, sequences: 1 } }] })
+  const old = at.waiting('old')
+  const young = at.named('young')
+  at.measure(young)
+  at.feed({ kind: 'moveDone', engine: E0, reign: 1, move: only(at.log, 'kv.offload.begun')[0]?.move ?? moveId(''), bytes: 7_000, digest: 'x', copyUs: 5 })
+  at.feed({ kind: 'progress', engine: E0, reign: 1, speeds: null, calls: [{ call: young, attempt: 1, epoch: 1, report: { ...REPORT, tailDecoded: 3, outputTokens: 4 } }] })
+  const back = at.named('old', [`tool-of-${old}`])
+  at.feed({ kind: 'measured', call: back, promptTokens: 80, matched: { record: old, tokens: 69 }, renderingWon: null })
+  const facts = at.feed({ kind: 'paused', engine: E0, reign: 1, call: young, attempt: 1, epoch: 1, report: REPORT })
+  assert.equal(only(facts, 'kv.discarded').length, 0)
+  assert.ok(kinds(facts).includes('kv.offload.begun'))
+})
+
+test('what a call fed that comes to nothing is nobody\'s: the next call of its thread keeps none of it', () => {
+  const at = new Quiet(1, { engines: [{ ...LANES, memory: { cells: 1_024, granule: 1_024, sequences: 1 } }] })
+  const old = at.waiting('old')
+  const young = at.named('young')
+  at.measure(young)
+  at.feed({ kind: 'moveDone', engine: E0, reign: 1, move: only(at.log, 'kv.offload.begun')[0]?.move ?? moveId(''), bytes: 7_000, digest: 'x', copyUs: 5 })
+  const back = at.named('old', [`tool-of-${old}`])
+  at.feed({ kind: 'measured', call: back, promptTokens: 80, matched: { record: old, tokens: 69 }, renderingWon: null })
+  at.feed({ kind: 'paused', engine: E0, reign: 1, call: young, attempt: 1, epoch: 1, report: REPORT })
+  at.feed({ kind: 'hangUp', call: young })
+  for (const { move } of only(at.log, 'kv.offload.begun').slice(1)) {
+    at.feed({ kind: 'moveDone', engine: E0, reign: 1, move, bytes: 7_000, digest: 'x', copyUs: 5 })
+  }
+  const state = [...at.core.states.values()].find((one) => one.owner.kind === 'thread' && one.owner.thread.startsWith('t/young'))
+  assert.ok(state === undefined || (state.device === null && state.host === null && state.tail.prefilled === 0), JSON.stringify(state))
+  const next = at.named('young')
+  at.measure(next, 300)
+  at.end(back)
+  const scheduled = only(at.log, 'call.scheduled').findLast(({ call }) => call === next)
+  assert.equal(scheduled?.keepTokens ?? 0, 0)
+})
+
+test('running calls that cannot grow do not wait for each other for ever: the worst gives way', () => {
+  const at = new Quiet(1, { config: { order: 'fcfs', grantTokens: 32 }, engines: [{ ...LANES, memory: { cells: 192, granule: 32, sequences: 8 }, contextTokens: 192 }] })
+  const calls = [at.submit({ maxTokens: 100 }), at.submit({ maxTokens: 100 })]
+  for (const call of calls) at.measure(call, 60)
+  assert.deepEqual(calls.map((call) => at.core.calls.get(call)?.stage.kind), ['running', 'running'])
+  const facts = calls.flatMap((call) => at.feed({
+    kind: 'progress', engine: E0, reign: 1, speeds: null, calls: [{ call, attempt: 1, epoch: 1, report: { ...REPORT, tailDecoded: 35, outputTokens: 36 } }],
+  }))
+  assert.equal(only(facts, 'call.preempted')[0]?.call, calls[1])
+})
+
+test('a host tier that is smaller after a restart is drained to its size', () => {
+  const at = new Quiet(1, { config: { residency: 'always-offload' } })
+  for (const program of ['a', 'b']) at.waiting(program)
+  const moves = only(at.log, 'kv.offload.begun').map(({ move }) => move)
+  for (const move of moves) at.feed({ kind: 'moveDone', engine: E0, reign: 1, move, bytes: 7_000, digest: 'x', copyUs: 5 })
+  const smaller = new Quiet(1, { config: { hostBytesMax: 8_000 } })
+  smaller.core = emptyCore({ ...at.config, hostBytesMax: 8_000 })
+  for (const logged of at.log) apply(smaller.core, logged)
+  smaller.nowUs = at.nowUs
+  smaller.feed({ kind: 'restart', reign: 9, wallOffsetUs: 0, images: moves })
+  assert.equal(smaller.core.host.ownedBytes, 7_000)
+})
+
+test('a named thread that goes on without its tool results abandons the wait, and the program lives', () => {
+  const at = new Quiet(1)
+  const claims = { ...CLAIMS, program: 'p', thread: 'one' }
+  const first = at.submit({ claims })
+  at.measure(first)
+  at.endWithTool(first)
+  const facts: Logged[] = []
+  const before = at.log.length
+  at.submit({ claims })
+  facts.push(...at.log.slice(before))
+  assert.equal(only(facts, 'interrupt.cancelled').length, 1)
+  assert.equal([...at.core.timers.keys()].some((timer) => timer.startsWith('expire:')), false)
 })
 
 test('a restart takes a higher reign, detaches open calls, keeps waits and their timers, and uses the images that verify', () => {

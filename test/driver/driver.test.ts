@@ -1,5 +1,6 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
+import { MemoryDisk } from '../../src/store/memory.ts'
 import { follow, house, LOCAL, submission, until, type Message } from './house.ts'
 
 const TOOLS = { items: [{ match: 'go', toolCalls: [{ name: 'search', arguments: { q: 'x' } }] }, { match: '.', text: 'The answer is forty-two.' }], tokensPerSecond: 2_000 }
@@ -142,6 +143,34 @@ test('after a kill, the next reign has programs, service and epochs as they were
   await after.close()
   assert.deepEqual([...before.fatal, ...after.fatal], [])
 })
+
+test('when the store fails and may be passed, calls go on without it; where not, they are refused by name', async () => {
+  for (const storeFailure of ['pass', 'refuse'] as const) {
+    const at = await house(TOOLS, {}, new FailingDisk(12), storeFailure)
+    const answers = []
+    for (let count = 0; count < 6; count += 1) answers.push((await follow(at.driver.submit(submission([{ role: 'user', content: 'hello' }])))).last)
+    const kinds = answers.map((last) => last.kind === 'done' ? 'done' : 'code' in last ? last.code : last.kind)
+    if (storeFailure === 'pass') assert.deepEqual(kinds, new Array(6).fill('done'))
+    else assert.equal(kinds.at(-1), 'store_failed')
+    await at.close()
+    assert.deepEqual(at.fatal, [])
+  }
+})
+
+/** A disk that is full after so many commits. */
+class FailingDisk extends MemoryDisk {
+  #left: number
+  constructor(commits: number) {
+    super()
+    this.#left = commits
+  }
+
+  override commit(batch: Parameters<MemoryDisk['commit']>[0]): void {
+    this.#left -= 1
+    if (this.#left < 0) throw new Error('no space left')
+    super.commit(batch)
+  }
+}
 
 test('in observe mode decisions are recorded as not performed, and nothing is moved for them', async () => {
   const at = await house(TOOLS, { mode: 'observe', residency: 'always-offload' })

@@ -26,38 +26,40 @@ export interface House {
 
 export const LOCAL: TenantId = tenantId('local')
 
-export async function house(script: Record<string, unknown>, core: Partial<CoreConfig> = {}, disk = new MemoryDisk()): Promise<House> {
+export async function house(script: Record<string, unknown>, core: Partial<CoreConfig> = {}, disk = new MemoryDisk(), storeFailure: 'pass' | 'refuse' = 'refuse'): Promise<House> {
   const fatal: Error[] = []
-  const store = memoryStore({ disk })
+  let built: Driver | null = null
+  const store = memoryStore({ disk, onFailure: () => built?.storeFailed() })
   const config = { ...CORE_DEFAULTS, ...core }
   const recovered = recover(config, store.log)
   const engine = createScriptedEngine({ id: 'e', script: readScript({ models: ['m'], ...script }) })
   const driver = new Driver(
     { clock: systemClock(recovered.core.nowUs, recovered.core.wallOffsetUs), ids: systemIds, log: store.log, bodies: store.bodies, images: store.images, engines: [engine] },
-    { checkEveryTurns: 1, onFatal: (error) => fatal.push(error), storeFailure: 'refuse' },
+    { checkEveryTurns: 1, onFatal: (error) => fatal.push(error), storeFailure },
     recovered,
   )
+  built = driver
   await driver.start()
   // The scripted engine's timers let a process end; a test waits for them.
   const alive = setInterval(() => undefined, 1_000)
   await until(() => [...driver.core.engines.values()].some((one) => one.stage === 'joined'))
-  const built: House = {
+  const made: House = {
     driver, disk, fatal,
     kill() {
-      open.delete(built)
+      open.delete(made)
       clearInterval(alive)
       store.crash()
       void driver.stop()
     },
     async close() {
-      open.delete(built)
+      open.delete(made)
       clearInterval(alive)
       await driver.stop()
       await store.close()
     },
   }
-  open.add(built)
-  return built
+  open.add(made)
+  return made
 }
 
 export async function until(holds: () => boolean, ms = 5_000): Promise<void> {

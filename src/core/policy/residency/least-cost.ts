@@ -123,7 +123,7 @@ function waitOf(core: Readonly<CoreState>, state: Readonly<State>, interrupt: Re
 
 /** Offload or Discard, whichever is cheaper and possible. */
 function cheaperOther(core: Readonly<CoreState>, state: Readonly<State>, engine: Engine, wait: Wait): { choice: 'offload' | 'discard'; cost: MicroCost; options: KvOption[] } {
-  const noRoom = imageBytes(engine, stateTokens(core, state)) > hostFreeBytes(core)
+  const noRoom = imageBytes(engine, stateTokens(state)) > hostFreeBytes(core)
   const offload: KvOption = {
     choice: 'offload',
     cost: offloadCost(core, state, engine, wait.expectedUs, wait.returnPpm),
