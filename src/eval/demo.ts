@@ -60,7 +60,7 @@ async function compare(options: DemoOptions, world: DemoWorld): Promise<number> 
   await base.server.close()
   const other = await measure(run, arms[1], `2 of 2: ${arms[1].name}, Entracte`)
   try {
-    const result = { mix, engine: fitTo(mix, options.model).engine, seed, arms, base: base.outcome, other: other.outcome, exact: other.server.exact }
+    const result = { mix, engine: fitTo(mix, options.model).engine, seed, arms, base: base.outcome, other: other.outcome, exact: other.server.exact, tiny: options.model === 'tiny' }
     world.print(options.json ? `${JSON.stringify(asJson(result), null, 2)}\n` : asText(result))
     if (options.keep) await kept(other.server, world)
     return figuresOf(base.outcome).failed + figuresOf(other.outcome).failed === 0 ? 0 : 1
@@ -111,6 +111,7 @@ interface DemoResult {
   readonly base: MixOutcome
   readonly other: MixOutcome
   readonly exact: string
+  readonly tiny: boolean
 }
 
 function introduction(mix: Mix, seed: number, model: string): string {
@@ -133,6 +134,7 @@ function asText(result: DemoResult): string {
     comparisonTable(NAMES, figuresOf(result.base), figuresOf(result.other)),
     programTable(NAMES, pairs),
     sameText(pairs, result.exact),
+    ...(result.tiny ? ['The tiny model is too quick for a queue to form: it shows that all works, and its figures say nothing.'] : []),
     ...failed.map(({ record }) => `${record.name} failed: ${record.error}`),
     ...(best === undefined ? [] : [story(`${best.name} gained most`, best)]),
     ...(worst === undefined || worst === best ? [] : [story(`${worst.name} ${worst.gain < 1 ? 'lost most' : 'gained least; none lost'}`, worst)]),
