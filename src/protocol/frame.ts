@@ -3,9 +3,9 @@
  * binary parts one after another; the JSON's `bin` lists their lengths. A frame over FRAME_BYTES_MAX, or one that does
  * not parse, ends the connection: the peer is broken and nothing after it can be trusted.
  */
-export const FRAME_BYTES_MAX = 256 * 1024 * 1024
+const FRAME_BYTES_MAX = 256 * 1024 * 1024
 
-export interface Frame { readonly message: unknown; readonly bin: readonly Uint8Array[] }
+interface Frame { readonly message: unknown; readonly bin: readonly Uint8Array[] }
 
 export function encodeFrame(message: object, bin: readonly Uint8Array[] = []): Buffer {
   const json = Buffer.from(JSON.stringify(bin.length === 0 ? message : { ...message, bin: bin.map((part) => part.byteLength) }))
