@@ -15,9 +15,11 @@ const CHARACTERS_PER_TOKEN = 4.57
 /** System text, tool list and frames of the first prompt. */
 const FRAME_TOKENS = 230
 /** A request for a tool and the call itself. */
-const TOOL_TURN_TOKENS = 70
+const TOOL_TURN_TOKENS = 45
+/** The tool's result in its frame. */
+const RESULT_TURN_TOKENS = 37
 /** What one repeat adds: result, answer, the next request and call. */
-const REPEAT_TOKENS = 130
+const REPEAT_TOKENS = 85
 const TURNS_MAX = 40
 const TOOL_CALL_TOKENS_MAX = 96
 const ANSWER_TOKENS = 4
@@ -48,7 +50,7 @@ export class ResumeProgram {
 
   /** Ends with a tool call open. The context is a little below `tokens`, so that it is right in the middle of `repeats`. */
   async build(tokens: number, repeats: number): Promise<{ readonly contextTokens: number; readonly generatedTokens: number }> {
-    const first = tokens - Math.round(REPEAT_TOKENS * (repeats - 1) / 2) - TOOL_TURN_TOKENS
+    const first = tokens - Math.round(REPEAT_TOKENS * (repeats - 1) / 2) - TOOL_TURN_TOKENS - RESULT_TURN_TOKENS
     const wanted = Math.round(tokens / GENERATED_SHARE)
     const notes = Corpus.load().passages.map(({ title, text }) => `${title}: ${text}`).join('\n')
     const characters = Math.round((first - wanted - FRAME_TOKENS) * CHARACTERS_PER_TOKEN)
