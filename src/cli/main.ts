@@ -29,6 +29,12 @@ for (const command of [serveCommand(), demoCommand(), programsCommand(), explain
 }
 program.exitOverride()
 
+// Whoever reads the output may have enough of it (`| head`): that is no failure.
+process.stdout.on('error', (error: NodeJS.ErrnoException) => {
+  if (error.code === 'EPIPE') process.exit(0)
+  throw error
+})
+
 try {
   await program.parseAsync()
 } catch (error) {

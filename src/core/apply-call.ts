@@ -106,7 +106,7 @@ function arrive(core: CoreState, fact: Of<'call.arrived'>, logged: Logged): void
     exactResume: fact.exactResume, parents: fact.parents, answers: fact.answers, final: fact.final,
     attempt: 1, stage: { kind: 'arrived' }, promptTokens: fact.promptTokens, measured: false, reusable: null,
     outputTokens: 0, recomputedTokens: 0, attemptService: emptyLedger(), ledger: emptyLedger(), startedUs: null,
-    recomputeDue: 0, preemptions: 0, level: 0, tie: logged.seq,
+    recomputeDue: 0, preemptions: 0, level: 0, tie: logged.seq, toolCallIds: [],
   })
   core.openCalls += 1
   program.calls.push(fact.call)
@@ -202,6 +202,9 @@ function complete(core: CoreState, fact: Of<'call.completed'>, atUs: Us): void {
   }
   moveTo(core, call, { kind: 'committed', atUs, finish: fact.finish })
   must(core.programs, call.program).lastUs = atUs
+  const { tenant } = must(core.programs, call.program)
+  call.toolCallIds = fact.toolCalls.map(({ id }) => id)
+  for (const id of call.toolCallIds) core.toolCalls.set(`${tenant}/${id}`, { call: call.id, answeredBy: null })
   const thread = must(core.threads, call.thread)
   thread.last = call.id
   nextOfThread(core, call)

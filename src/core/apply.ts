@@ -7,7 +7,7 @@ import { applyKv } from './apply-kv.ts'
 import { must } from './assert.ts'
 import type { CoreConfig } from './config.ts'
 import type { Fact, Logged } from './fact.ts'
-import type { InterruptId, ProgramId, SessionId } from './ids.ts'
+import { interruptId, type InterruptId, type ProgramId, type SessionId } from './ids.ts'
 import { dropEmptySession } from './memory.ts'
 import { bucketOf, emptyCurve } from './predict.ts'
 import { emptyLedger, type CoreState, type Session } from './state.ts'
@@ -111,16 +111,13 @@ function touchSession(core: CoreState, id: SessionId, tenant: Session['tenant'],
 function forgetProgram(core: CoreState, id: ProgramId): void {
   const program = must(core.programs, id)
   for (const call of program.calls) {
-    const { digest } = must(core.calls, call)
+    const { digest, toolCallIds } = must(core.calls, call)
+    for (const toolCall of toolCallIds) core.toolCalls.delete(`${program.tenant}/${toolCall}`)
+    core.interrupts.delete(interruptId(call))
     if (core.digests.get(`${program.tenant}/${digest}`) === call) core.digests.delete(`${program.tenant}/${digest}`)
     core.calls.delete(call)
   }
   for (const thread of program.threads) core.threads.delete(thread)
-  for (const [interrupt, { program: owner, toolCallIds }] of core.interrupts) {
-    if (owner !== id) continue
-    for (const toolCall of toolCallIds) core.toolCalls.delete(`${program.tenant}/${toolCall}`)
-    core.interrupts.delete(interrupt)
-  }
   core.programs.delete(id)
   if (program.session !== null) dropEmptySession(core, program.session)
 }
@@ -133,8 +130,6 @@ function applyInterrupt(core: CoreState, fact: Fact, atUs: Us): boolean {
         toolClass: fact.toolClass, toolCallIds: fact.toolCallIds, effect: fact.effect, startedUs: atUs, stage: { kind: 'waiting' },
       })
       must(core.threads, fact.thread).interrupt = fact.interrupt
-      const { tenant } = must(core.programs, fact.program)
-      for (const toolCall of fact.toolCallIds) core.toolCalls.set(`${tenant}/${toolCall}`, { call: fact.call, answeredBy: null })
       return true
     }
     case 'interrupt.completed': {

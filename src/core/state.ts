@@ -213,6 +213,8 @@ export interface Call {
   tie: number
   /** The runtime says it is the last of its program. */
   readonly final: boolean
+  /** Tool calls that its output shows, whole or cut by its token limit. */
+  toolCallIds: readonly string[]
 }
 
 type ToolCallLink = { readonly call: CallId; readonly answeredBy: CallId | null }

@@ -156,6 +156,8 @@ function withThread(d: Deciding, input: Submit, found: Omit<Place, 'thread' | 'a
       if (missing.length > 0) return { code: 'missing_tool_results', why: `no result for ${missing.join(', ')}` }
       return { ...found, thread: thread.id, answers: interrupt }
     }
+    // Cut by its token limit, so nothing waits for it, and yet somebody answers it: the thread goes on.
+    if (interrupt === null && thread.last === linked.id && thread.active === null) return { ...found, thread: thread.id, answers: null }
     // Answered before with another history: a fork.
     return { ...found, thread: freshThread(d, found.program, 'fork'), answers: null }
   }

@@ -63,6 +63,9 @@ export function measure(
   }
 }
 
+/** No vocabulary has a token that spells more. */
+const PIECE_CHARS_MAX = 256
+
 /** How far a prompt continues a record. */
 interface Continuation {
   readonly call: string
@@ -100,8 +103,12 @@ class Measuring {
   }
 
   measure(records: readonly OfferedRecord[], plan: CallPlan): Measured {
+    // The library takes time in the square of the control tokens: what cannot fit is not shown to it.
+    const { messages } = this.#call
+    if (messages.length > this.#limits.contextTokens) return this.#tooLong(`${messages.length} messages`)
     const { best, why } = this.#best(records)
     const prompt = best?.prompt ?? this.#prompt([])
+    if (prompt.text.length > this.#limits.contextTokens * PIECE_CHARS_MAX) return this.#tooLong(`${prompt.text.length} characters`)
     const prepared = this.#prepare(prompt, best)
     const promptTokens = prepared.tokens.length
     const { contextTokens } = this.#limits
@@ -113,6 +120,10 @@ class Measuring {
     const tokens = best === null ? 0 : matchedTokens(prepared, best.kept)
     const matched = best === null || tokens === 0 ? null : { record: best.call, tokens }
     return { ok: true, prepared, promptTokens, matched, renderingWon: why, plan }
+  }
+
+  #tooLong(what: string): Measured {
+    return { ok: false, code: 'context_too_long', why: `${what} do not fit into ${this.#limits.contextTokens} tokens` }
   }
 
   /** The record that is continued furthest; of equals the first. */

@@ -4,6 +4,7 @@
  * supported is refused by name (`openai-unsupported.ts`). Says nothing about identity, class or deadline: a body cannot
  * set them (invariant 8). Leaves the answer to `openai-reply.ts`.
  */
+import { createHash } from 'node:crypto'
 import { z } from 'zod'
 import type { ChatCall, ChatMessage, ChatToolCall, ToolDefinition } from './chat.ts'
 import { problem, type ErrorCode, type Problem } from './errors.ts'
@@ -145,10 +146,10 @@ function toRequest(from: Body, refuse: Refuse): ChatRequest {
   }
 }
 
-/** An integer of any size keeps all its bits' influence in 32; one that fits is itself. */
+/** An integer that fits 32 bits is itself; any other is hashed into them. */
 function seedOf(seed: number): number {
-  const wide = BigInt.asUintN(64, BigInt(seed))
-  return Number((wide & 0xffff_ffffn) ^ (wide >> 32n))
+  if (seed >= 0 && seed < 2 ** 32) return seed
+  return createHash('sha256').update(BigInt(seed).toString()).digest().readUInt32LE(0)
 }
 
 function toMessage(from: Message, at: string, refuse: Refuse): ChatMessage {

@@ -2,6 +2,7 @@
  * Owns the table of KV images and their files' names and end. The engine writes and reads the files; what is in one,
  * and what its digest is of, is `digestFile`'s to know.
  */
+import { existsSync, mkdirSync } from 'node:fs'
 import { readdir, rm, rmdir, stat } from 'node:fs/promises'
 import { join } from 'node:path'
 import type { MoveId } from '../core/ids.ts'
@@ -53,6 +54,8 @@ export class ImageFiles implements KvImages {
 
   path(image: MoveId): string {
     if (!/^[A-Za-z0-9_-]{1,64}$/.test(image)) throw new RangeError(`${JSON.stringify(image)} cannot name a file`)
+    // Somebody may have cleaned up under us: a copy that finds no folder would fail for ever.
+    if (!existsSync(this.directory)) mkdirSync(this.directory, { recursive: true, mode: 0o700 })
     return join(this.directory, `${image}${SUFFIX}`)
   }
 
@@ -64,7 +67,7 @@ export class ImageFiles implements KvImages {
   /** Takes its folder away where nothing is kept in it; memory-backed storage would hold it until a reboot. */
   async close(): Promise<void> {
     await Promise.all(this.#leaving)
-    if ((await readdir(this.directory)).length === 0) await rmdir(this.directory)
+    if (existsSync(this.directory) && (await readdir(this.directory)).length === 0) await rmdir(this.directory)
   }
 
   /** Also of an image that was never kept: a move that failed leaves a file. To free 94 MB takes 12 ms, so not here. */

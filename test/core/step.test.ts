@@ -175,6 +175,17 @@ test('the same tool results with another history are a fork: a new thread of the
   assert.equal(at.core.calls.get(first)?.program, at.core.calls.get(second)?.program)
 })
 
+test('a tool call that was cut by its token limit may be answered all the same: its thread goes on', () => {
+  const at = new Quiet(1)
+  const call = at.named('p')
+  at.measure(call)
+  at.end(call, { finish: 'length', toolCalls: [{ id: 'cut', name: 'search' }] })
+  const next = at.named('p', ['cut'])
+  assert.equal(only(at.log, 'call.refused').length, 0)
+  assert.equal(at.core.calls.get(next)?.thread, at.core.calls.get(call)?.thread)
+  assert.equal(only(at.log, 'interrupt.started').length, 0)
+})
+
 test('a second call of a named thread waits for the first, and fails with it where it does not commit', () => {
   const at = new Quiet(1)
   const claims = { ...CLAIMS, program: 'p', thread: 'one' }

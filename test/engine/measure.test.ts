@@ -422,6 +422,16 @@ describe('what cannot be measured', () => {
     assert.equal(textOf('none'), textOf('required'), 'what may be called does not change what the prompt says')
   })
 
+  test('what can never fit is refused before the tokenizer sees it', () => {
+    const many = Array.from({ length: 50_000 }, () => ({ role: 'user' as const, content: 'x', toolCalls: [], toolCallId: null }))
+    const begun = performance.now()
+    for (const body of [callOf(many), callOf([{ ...hello.messages[0], content: 'x'.repeat(8_000_000) } as ChatCall['messages'][number]])]) {
+      const answer = measure({ ...vocabulary, tokenize: () => assert.fail('it was asked') }, chatml, JSON.stringify(body), [], { ...LIMITS, contextTokens: 8_192 })
+      assert.equal(!answer.ok && answer.code, 'context_too_long')
+    }
+    assert(performance.now() - begun < 5_000)
+  })
+
   test('a record that was read is the one that was written', () => {
     const done = finish(measured(hello).prepared, outputsOf('ok<|im_end|>'))
     assert.deepEqual(decodeRecord(done.offered.record), done.record)
