@@ -15,6 +15,7 @@ import { EmbeddedEngine } from './engines/embedded.ts'
 import { OpenaiEngine } from './engines/openai.ts'
 import { readScript } from './engines/script-file.ts'
 import { createScriptedEngine } from './engines/scripted.ts'
+import { cacheDirectory, PROBES_FILE } from './models/cache.ts'
 import { resolveModel, type ModelProgress } from './models/resolve.ts'
 import { buildApp } from './server/app.ts'
 import { makeLog } from './server/log.ts'
@@ -109,7 +110,7 @@ async function engineOf(one: EngineConfig, config: Config, hooks: StartHooks): P
       const { id, lanes, laneTokens, threads, chunkTokens, flashAttention, extraBuffers, library } = one
       return new EmbeddedEngine({
         id, lanes, laneTokens, threads, chunkTokens, flashAttention, extraBuffers, models: [model.name], modelPath: model.path, libraryDir: library,
-        runtimeDir: config.dataDir, probeCachePath: join(config.dataDir, 'probes.json'),
+        runtimeDir: config.dataDir, probeCachePath: join(cacheDirectory(process.env), PROBES_FILE),
       })
     }
   }

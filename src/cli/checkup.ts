@@ -4,6 +4,7 @@ import { freemem, totalmem } from 'node:os'
 import { dirname, join } from 'node:path'
 import type { Config, EngineConfig } from '../config.ts'
 import { size } from '../core/explain-text.ts'
+import { cacheDirectory, PROBES_FILE } from '../models/cache.ts'
 import { ModelError } from '../models/model-error.ts'
 import { resolveModel } from '../models/resolve.ts'
 import type { ConfigOptions } from './options.ts'
@@ -27,8 +28,6 @@ const DISK_BYTES_WANTED = 1 << 30
 const DISK_BYTES_MIN = 100 << 20
 /** What model, context and process take beside the host tier, with the default model. */
 const MEMORY_BYTES_WANTED = 1 << 30
-/** Below dataDir; written by the engine. */
-const PROBES_FILE = 'probes.json'
 const PORT_ANSWER_MS = 1_000
 
 const ok = (name: string, found: string): Check => ({ name, status: 'ok', found, next: null })
@@ -73,7 +72,7 @@ function settingsCheck(engine: EngineConfig): Check {
 async function parts(engine: Embedded, config: Config): Promise<readonly Check[]> {
   const library = await libraryOf(engine)
   const model = await modelOf(engine)
-  return [library.check, model.check, exactness(engine, config, [model.digest, library.release, library.cpuKernel])]
+  return [library.check, model.check, exactness(engine, [model.digest, library.release, library.cpuKernel])]
 }
 
 async function libraryOf(engine: Embedded): Promise<{ readonly check: Check; readonly release: string | null; readonly cpuKernel: string | null }> {
@@ -111,10 +110,10 @@ function modelMissing(name: string, error: unknown): Check {
 }
 
 /** What the probe answered for this model, library and kernel, with these lanes and chunks. */
-function exactness(engine: Embedded, config: Config, identity: readonly (string | null)[]): Check {
+function exactness(engine: Embedded, identity: readonly (string | null)[]): Check {
   const name = `exactness of ${engine.id}`
   const ending = `/${engine.lanes}/${engine.laneTokens}/${engine.chunkTokens}/${engine.threads}`
-  const known = probeAnswers(join(config.dataDir, PROBES_FILE))
+  const known = probeAnswers(join(cacheDirectory(process.env), PROBES_FILE))
     .findLast(([key]) => key.endsWith(ending) && identity.every((part) => part !== null && key.includes(`/${part}/`)))?.[1]
   if (known === undefined) return warn(name, 'not probed yet', 'a server probes once in the background; until then resumes count as not exact.')
   if (known.answer === 'yes') return ok(name, `yes: ${known.because}`)

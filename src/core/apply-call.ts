@@ -106,7 +106,7 @@ function arrive(core: CoreState, fact: Of<'call.arrived'>, logged: Logged): void
     exactResume: fact.exactResume, parents: fact.parents, answers: fact.answers, final: fact.final,
     attempt: 1, stage: { kind: 'arrived' }, promptTokens: fact.promptTokens, measured: false, reusable: null,
     outputTokens: 0, recomputedTokens: 0, attemptService: emptyLedger(), ledger: emptyLedger(), startedUs: null,
-    recomputeDue: 0, preemptions: 0, level: 0, tie: logged.seq, toolCallIds: [],
+    recomputeDue: 0, recomputeDone: 0, preemptions: 0, level: 0, tie: logged.seq, toolCallIds: [],
   })
   core.openCalls += 1
   program.calls.push(fact.call)
@@ -147,6 +147,7 @@ function schedule(core: CoreState, fact: Of<'call.scheduled'>, atUs: Us): void {
   call.attemptService = emptyLedger()
   call.startedUs ??= atUs
   call.recomputeDue = fact.recomputeTokens
+  call.recomputeDone = 0
   moveTo(core, call, { kind: 'running', engine: fact.engine, sinceUs: atUs })
 }
 
@@ -165,6 +166,7 @@ function charge(core: CoreState, call: Call, report: AttemptReport): void {
   const tenant = must(core.tenants, program.tenant)
   tenant.service = addLedger(tenant.service, grown)
   call.outputTokens = Math.max(call.outputTokens, report.outputTokens)
+  call.recomputeDone = Math.max(call.recomputeDone, report.recomputedTokens)
   const state = activeState(core, call)
   if (state === null) return
   state.tail = {

@@ -102,6 +102,7 @@ export function paused(d: Deciding, input: Paused): void {
   const whole = input.report.recomputedTokens >= call.recomputeDue
   d.emit({ kind: 'call.paused', call: call.id, report: input.report })
   if (state !== null && !whole) discardDevice(d, state, 'it was paused before it was recomputed in full')
+  else if (state !== null && stateTokens(state) === 0) discardDevice(d, state, 'it was paused before anything was fed')
   readyIfDue(d, call)
 }
 

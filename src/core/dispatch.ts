@@ -7,6 +7,7 @@
  */
 import { must } from './assert.ts'
 import type { Deciding } from './deciding.ts'
+import { discardCost } from './cost.ts'
 import type { EngineId } from './ids.ts'
 import { discardDevice, giveWay, giveWayCost, type MayLose } from './kv.ts'
 import { callWaitingOn, granulesFor, granulesFree, granulesLeaving, granulesTotal, stateOf, stateTokens } from './kv-read.ts'
@@ -93,11 +94,15 @@ function preemptFor(d: Deciding, call: Call, engine: Engine): void {
   d.emit({ kind: 'call.preempted', call: worst.id, engine: engine.id, by: call.id, why: 'a better call has no memory' })
 }
 
-/** Waiting for it to end must cost more than taking its State away: a copy where host has room, feeding it again where not. */
+/**
+ * Waiting for it to end must cost more than taking its State away: a copy where host has room; feeding it again where not,
+ * or where it is being fed again just now and would be left half done.
+ */
 function isWorthPreempting(d: Deciding, call: Call, engine: Engine): boolean {
   const state = stateOf(d.core, call)
   if (state === null) return false
-  return remainingUs(d, call, engine) > giveWayCost(d, state, engine)
+  const halfDone = call.recomputeDone < call.recomputeDue
+  return remainingUs(d, call, engine) > (halfDone ? discardCost(d.core, state, engine, 1_000_000) : giveWayCost(d, state, engine))
 }
 
 /** At most: as if it generated all it may within its grant. */

@@ -200,6 +200,8 @@ export interface Call {
   outputTokens: Tokens
   /** Of the attempt under way: tokens it must feed again before it comes to anything new. */
   recomputeDue: Tokens
+  /** Of these, how many it has fed by now. */
+  recomputeDone: Tokens
   /** Tokens fed again in this call because we had evicted them. */
   recomputedTokens: Tokens
   /** This attempt's service as last reported; folded into the ledgers as it grows. */

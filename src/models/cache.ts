@@ -20,6 +20,9 @@ export type Environment = Readonly<Record<string, string | undefined>>
 const SCRATCH_AGE_MAX_MS = 24 * 3_600_000
 const SCRATCH_PREFIX = '.partial-'
 
+/** What probes of exactness answered, beside the models they were asked of: one answer serves every data directory. */
+export const PROBES_FILE = 'probes.json'
+
 /** The digest a file must have and its exact size; null where any will do. */
 interface Expected {
   readonly bytes: number
