@@ -36,8 +36,6 @@ export interface Claims {
   readonly final: boolean
   /** Tool call ids whose results this request brings after the last assistant message. */
   readonly toolResults: readonly string[]
-  /** Tool call ids of that last assistant message: all must be answered. */
-  readonly toolCallsOpen: readonly string[]
   readonly kind: string
 }
 

@@ -194,7 +194,7 @@ export interface Call {
   /** Estimated until measured, then the engine's count. */
   promptTokens: Tokens
   measured: boolean
-  /** Leading tokens that the thread's State (or an adopted one) already holds. */
+  /** Leading tokens that the prompt has in common with the committed tokens of the thread's State, or of an adopted one. */
   reusable: { readonly state: StateId; readonly tokens: Tokens } | null
   /** Tokens generated and journalled so far, over all attempts of this call. */
   outputTokens: Tokens

@@ -1,6 +1,6 @@
 /**
  * START HERE. `step(core, input, nowUs)` is the only door to the core: it decides, and returns what it decided as facts.
- * It is synchronous and total: any input, however wrong, gives facts or none, never a throw. It reads the state and
+ * It is synchronous and total: any input, however wrong, gives facts or none; only a bug of ours throws. It reads the state and
  * writes nothing itself: each fact is applied by `apply.ts` as it is emitted, so a later decision sees the earlier one.
  *
  * Each input has its function in the file of its noun. After any of them, `dispatch` looks whether a ready call can run.

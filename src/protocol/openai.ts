@@ -25,7 +25,6 @@ export interface ChatRequest {
   /** 0 to 2^32 - 1. */
   readonly seed: number | null
   readonly toolResults: readonly string[]
-  readonly toolCallsOpen: readonly string[]
 }
 
 type ParsedChat =
@@ -142,7 +141,6 @@ function toRequest(from: Body, refuse: Refuse): ChatRequest {
     includeUsage: from.stream_options?.include_usage ?? false,
     seed: from.seed === null || from.seed === undefined ? null : seedOf(from.seed),
     toolResults: links.results,
-    toolCallsOpen: links.open,
   }
 }
 

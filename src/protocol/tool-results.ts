@@ -7,8 +7,6 @@ import type { ChatMessage } from './chat.ts'
 interface ToolLinks {
   /** Tool call ids answered after the last assistant message. */
   readonly results: readonly string[]
-  /** Tool call ids of the last assistant message. */
-  readonly open: readonly string[]
   readonly fault: Fault | null
 }
 
@@ -42,11 +40,11 @@ export function linkToolResults(messages: readonly ChatMessage[]): ToolLinks {
   }
   const missing = open.filter((id) => !results.includes(id))
   if (missing.length > 0) return faulty('missing_tool_results', `no result for ${listOf(missing)}`, 'messages')
-  return { results, open, fault: null }
+  return { results, fault: null }
 }
 
 const listOf = (ids: readonly string[]): string => ids.map((id) => `"${id}"`).join(', ')
 
 function faulty(code: Fault['code'], why: string, param: string): ToolLinks {
-  return { results: [], open: [], fault: { code, why, param } }
+  return { results: [], fault: { code, why, param } }
 }

@@ -50,7 +50,6 @@ export interface Identified {
 interface ChatClaims {
   readonly tools: readonly { readonly name: string }[]
   readonly toolResults: readonly string[]
-  readonly toolCallsOpen: readonly string[]
 }
 
 export function identify(rawHeaders: readonly string[], chat: ChatClaims): Identified {
@@ -73,7 +72,6 @@ export function identify(rawHeaders: readonly string[], chat: ChatClaims): Ident
     epoch: epoch === undefined ? null : Number(epoch.value),
     final: /^(true|1)$/i.test(found.get('final')?.value ?? ''),
     toolResults: chat.toolResults,
-    toolCallsOpen: chat.toolCallsOpen,
     kind: found.get('agent')?.value ?? undeclaredKind(found.get('session')?.rule.harness ?? null, chat.tools),
   }
   return { claims, ignored }

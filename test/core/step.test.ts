@@ -30,7 +30,7 @@ class Quiet extends World {
   }
 
   named(program: string, results: string[] = [], more: Partial<Parameters<World['submit']>[0]> = {}): CallId {
-    return this.submit({ claims: { ...CLAIMS, program, toolResults: results, toolCallsOpen: results, identity: { source: 'explicit', confidence: 100 } }, ...more })
+    return this.submit({ claims: { ...CLAIMS, program, toolResults: results, identity: { source: 'explicit', confidence: 100 } }, ...more })
   }
 
   /** A program whose State waits for a tool. */

@@ -39,7 +39,7 @@ export const SPEEDS: EngineSpeeds = {
 
 export const CLAIMS: Claims = {
   identity: { source: 'anonymous', confidence: 0 }, program: null, thread: null, session: null, epoch: null, final: false,
-  toolResults: [], toolCallsOpen: [], kind: 'agent',
+  toolResults: [], kind: 'agent',
 }
 
 interface Running { call: CallId; engine: EngineId; reign: number; attempt: number; epoch: number; base: number; recompute: number; prompt: number; forced: number; out: number; output: number; pausing: boolean }
@@ -154,7 +154,7 @@ export class World {
         program: agent.named === 'program' ? `p${agent.id}` : null,
         session: agent.named === 'session' ? `s${agent.id}` : null,
         identity: { source: agent.named === 'none' ? 'anonymous' : 'explicit', confidence: agent.named === 'none' ? 0 : 100 },
-        toolResults: agent.results, toolCallsOpen: agent.results,
+        toolResults: agent.results,
       },
     })
     const call = agent.call

@@ -35,7 +35,7 @@ describe('a request', () => {
         tools: [{ name: 'search', description: 'looks', parameters: { type: 'object' } }], toolChoice: { name: 'search' },
         sampling: { temperature: 0.5, topP: 0.9, topK: 40, minP: 0.1 }, stop: ['a', 'b'], maxTokens: 5,
       },
-      stream: true, includeUsage: true, seed: 7, toolResults: [], toolCallsOpen: [],
+      stream: true, includeUsage: true, seed: 7, toolResults: [],
     })
   })
 
@@ -162,10 +162,10 @@ describe('tool results', () => {
   const faulty = (...messages: readonly object[]) => refusal(body({ messages: [USER, ...messages] }))
 
   test('are those after the last assistant message, and open what it called', () => {
-    const { toolResults, toolCallsOpen } = linked(called('a'), result('a'), called('b', 'c'), result('c'), result('b'))
-    assert.deepEqual([toolResults, toolCallsOpen], [['c', 'b'], ['b', 'c']])
+    const { toolResults } = linked(called('a'), result('a'), called('b', 'c'), result('c'), result('b'))
+    assert.deepEqual(toolResults, ['c', 'b'])
     const answered = linked(called('a'), result('a'), { role: 'assistant', content: 'so' }, USER)
-    assert.deepEqual([answered.toolResults, answered.toolCallsOpen], [[], []])
+    assert.deepEqual(answered.toolResults, [])
   })
 
   test('may be followed by a user message', () => {

@@ -3,7 +3,7 @@ import assert from 'node:assert/strict'
 import { describe, test } from 'node:test'
 import { identify, type Identified } from '../../src/server/identity.ts'
 
-const NOTHING = { tools: [], toolResults: [], toolCallsOpen: [] }
+const NOTHING = { tools: [], toolResults: [] }
 
 const of = (...headers: readonly [string, string][]): Identified => identify(headers.flat(), NOTHING)
 
@@ -66,7 +66,7 @@ describe('identity', () => {
   })
 
   test('hands tool results on, for the core to link', () => {
-    const { claims } = identify([], { tools: [], toolResults: ['a'], toolCallsOpen: ['a', 'b'] })
-    assert.deepEqual([claims.toolResults, claims.toolCallsOpen], [['a'], ['a', 'b']])
+    const { claims } = identify([], { tools: [], toolResults: ['a'] })
+    assert.deepEqual(claims.toolResults, ['a'])
   })
 })

@@ -224,7 +224,6 @@ describe('the openai client', () => {
     assert.equal((await runner.totalUsage()).prompt_tokens, 24)
     const [first, second] = gateway.calls
     assert.deepEqual(second!.submission.claims.toolResults, ['call_c1_0'])
-    assert.deepEqual(second!.submission.claims.toolCallsOpen, ['call_c1_0'])
     assert.equal(second!.submission.claims.program, 'loop')
     assert.equal(first!.submission.claims.kind, second!.submission.claims.kind)
     assert.deepEqual(second!.chat.messages.map((message) => [message.role, message.content]), [['user', 'How much?'], ['assistant', 'Let me look. '], ['tool', '42']])
