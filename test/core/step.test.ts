@@ -273,6 +273,23 @@ test('what a call fed that comes to nothing is nobody\'s: the next call of its t
   assert.equal(scheduled?.keepTokens ?? 0, 0)
 })
 
+test('a copy made of a call while it was paused goes with the call', () => {
+  const at = new Quiet(1, { engines: [{ ...LANES, memory: { cells: 1_024, granule: 1_024, sequences: 1 } }] })
+  const old = at.waiting('old')
+  const young = at.named('young')
+  at.measure(young)
+  const done = (): void => { for (const { id } of [...at.core.moves.values()]) at.feed({ kind: 'moveDone', engine: E0, reign: 1, move: id, bytes: 7_000, digest: 'x', copyUs: 5 }) }
+  done()
+  const back = at.named('old', [`tool-of-${old}`])
+  at.feed({ kind: 'measured', call: back, promptTokens: 80, matched: { record: old, tokens: 69 }, renderingWon: null })
+  at.feed({ kind: 'paused', engine: E0, reign: 1, call: young, attempt: 1, epoch: 1, report: REPORT })
+  done()
+  const state = at.core.states.get(at.core.threads.get(at.core.calls.get(young)?.thread as never)?.state as never)
+  assert.ok(state?.host != null, 'it was copied to host while paused')
+  at.feed({ kind: 'hangUp', call: young })
+  assert.equal(state.host, null)
+})
+
 test('running calls that cannot grow do not wait for each other for ever: the worst gives way', () => {
   const at = new Quiet(1, { config: { order: 'fcfs', grantTokens: 32 }, engines: [{ ...LANES, memory: { cells: 192, granule: 32, sequences: 8 }, contextTokens: 192 }] })
   const calls = [at.submit({ maxTokens: 100 }), at.submit({ maxTokens: 100 })]
