@@ -8,6 +8,10 @@ export function readData<T>(...path: readonly string[]): T {
   return JSON.parse(readFileSync(join(packageRoot(), 'data', ...path), 'utf8')) as T
 }
 
+/** Reads a file below `data/` that holds one JSON value a line; for what has a shape to be checked. */
+export const readDataLines = (...path: readonly string[]): readonly unknown[] =>
+  readFileSync(join(packageRoot(), 'data', ...path), 'utf8').split('\n').filter((line) => line !== '').map((line) => JSON.parse(line) as unknown)
+
 function packageRoot(): string {
   for (let folder = dirname(fileURLToPath(import.meta.url)); ; folder = dirname(folder)) {
     if (isOurs(join(folder, 'package.json'))) return folder
