@@ -130,6 +130,7 @@ const core = z.strictObject({
   callsPerProgramMax: count.default(d.callsPerProgramMax),
   toolClassesMax: count.default(d.toolClassesMax),
   programsMax: count.default(d.programsMax),
+  programDepthMax: count.default(d.programDepthMax),
   sessionStatesMax: z.int().min(0).default(d.sessionStatesMax),
   dispatchWindow: count.default(d.dispatchWindow),
   preemptionsMax: z.int().min(0).default(d.preemptionsMax),

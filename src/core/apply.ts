@@ -54,13 +54,9 @@ function applyProgram(core: CoreState, fact: Fact, logged: Logged): boolean {
     case 'program.started':
       startProgram(core, fact, logged)
       return true
-    case 'program.linked': {
-      const program = must(core.programs, fact.program)
-      core.programs.set(fact.program, { ...program, session: fact.session })
-      touchSession(core, fact.session, program.tenant, logged.atUs)
-      must(core.sessions, fact.session).program = fact.program
+    case 'program.linked':
+      linkProgram(core, fact, logged.atUs)
       return true
-    }
     case 'program.reopened':
       must(core.programs, fact.program).stage = { kind: 'open' }
       return true
@@ -95,10 +91,26 @@ function startProgram(core: CoreState, fact: Extract<Fact, { kind: 'program.star
   core.programs.set(fact.program, {
     id: fact.program, tenant: fact.tenant, session: fact.session, declared: fact.declared, kind: fact.agent,
     seq: logged.seq, arrivedUs: logged.atUs, lastUs: logged.atUs, identity: fact.identity,
-    priorityClass: fact.priorityClass, deadlineUs: fact.deadlineUs,
+    priorityClass: fact.priorityClass, deadlineUs: fact.deadlineUs, parent: null, children: 0, steps: fact.steps,
     epoch: 1, stage: { kind: 'open' }, threads: [], calls: [], ledger: emptyLedger(),
   })
   if (fact.session !== null) must(core.sessions, fact.session).program = fact.program
+  if (fact.parent !== null) adopt(core, fact.program, fact.parent)
+}
+
+function linkProgram(core: CoreState, fact: Extract<Fact, { kind: 'program.linked' }>, atUs: Us): void {
+  const program = must(core.programs, fact.program)
+  if (fact.session !== null) {
+    core.programs.set(fact.program, { ...program, session: fact.session })
+    touchSession(core, fact.session, program.tenant, atUs)
+    must(core.sessions, fact.session).program = fact.program
+  }
+  if (fact.parent !== null) adopt(core, fact.program, fact.parent)
+}
+
+function adopt(core: CoreState, child: ProgramId, parent: ProgramId): void {
+  must(core.programs, child).parent = parent
+  must(core.programs, parent).children += 1
 }
 
 function touchSession(core: CoreState, id: SessionId, tenant: Session['tenant'], atUs: Us): void {
@@ -118,6 +130,7 @@ function forgetProgram(core: CoreState, id: ProgramId): void {
     core.calls.delete(call)
   }
   for (const thread of program.threads) core.threads.delete(thread)
+  if (program.parent !== null) must(core.programs, program.parent).children -= 1
   core.programs.delete(id)
   if (program.session !== null) dropEmptySession(core, program.session)
 }

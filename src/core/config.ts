@@ -23,6 +23,8 @@ export interface CoreConfig {
   readonly toolClassesMax: number
   /** Programs kept in memory; at it the longest closed are forgotten, and if none is, a new one is refused. */
   readonly programsMax: number
+  /** Programs from a sub-agent's up to its root; a parent that would make it longer is refused (`parent_conflict`). */
+  readonly programDepthMax: number
   /** Reusable prefixes a session keeps; at it the oldest is dropped. */
   readonly sessionStatesMax: number
   /** Ready calls looked at in one dispatch after the first that does not fit. */
@@ -58,6 +60,7 @@ export const CORE_DEFAULTS: CoreConfig = {
   callsPerProgramMax: 10_000,
   toolClassesMax: 1_000,
   programsMax: 20_000,
+  programDepthMax: 16,
   sessionStatesMax: 4,
   dispatchWindow: 64,
   preemptionsMax: 2,

@@ -24,9 +24,10 @@ export interface KvOption {
 export type Fact =
   // reign, programs
   | { kind: 'reign.begun'; reign: number; wallOffsetUs: Us }
-  | { kind: 'program.started'; program: ProgramId; tenant: TenantId; session: SessionId | null; declared: boolean; agent: string; identity: Identity; priorityClass: string; deadlineUs: Us | null }
+  | { kind: 'program.started'; program: ProgramId; tenant: TenantId; session: SessionId | null; declared: boolean; agent: string; identity: Identity; priorityClass: string; deadlineUs: Us | null; parent: ProgramId | null; steps: number | null }
   | { kind: 'program.reopened'; program: ProgramId }
-  | { kind: 'program.linked'; program: ProgramId; session: SessionId }
+  // null: as it was
+  | { kind: 'program.linked'; program: ProgramId; session: SessionId | null; parent: ProgramId | null }
   | { kind: 'program.completed'; program: ProgramId; provisional: boolean }
   | { kind: 'program.closed'; program: ProgramId }
   | { kind: 'program.cancelled'; program: ProgramId; epoch: number; effectsRemaining: readonly string[] }

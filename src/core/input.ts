@@ -31,6 +31,8 @@ export interface Claims {
   readonly program: string | null
   readonly thread: string | null
   readonly session: string | null
+  /** The program whose sub-agent this one is. */
+  readonly parent: string | null
   readonly epoch: number | null
   /** The last call of its program, says the runtime. */
   readonly final: boolean
@@ -78,6 +80,10 @@ export interface DeclareProgram {
   readonly agent: string
   readonly priorityClass: string
   readonly deadlineUs: Us | null
+  /** The program whose sub-agent it is. */
+  readonly parent: string | null
+  /** How many calls it will make, where that is known. */
+  readonly steps: number | null
 }
 export interface FinishProgram { readonly kind: 'finishProgram'; readonly tenant: TenantId; readonly program: string }
 export interface CancelProgram { readonly kind: 'cancelProgram'; readonly tenant: TenantId; readonly program: string }

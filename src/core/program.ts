@@ -8,6 +8,7 @@ import { clearTimer, setTimer, type Deciding } from './deciding.ts'
 import { programId, sessionId, type ProgramId, type ThreadId } from './ids.ts'
 import type { CancelProgram, DeclareProgram, FinishProgram } from './input.ts'
 import { releaseState, settleState } from './kv.ts'
+import { parentRefusal, subProgramsOf } from './lineage.ts'
 import type { Program } from './state.ts'
 
 export const isOpen = (program: Program): boolean => program.stage.kind === 'open'
@@ -17,12 +18,15 @@ export function declareProgram(d: Deciding, input: DeclareProgram): void {
   const refuse = (code: string, why: string): void =>
     d.emit({ kind: 'program.refused', tenant: input.tenant, program: input.program, code, why })
   if (d.core.programs.has(id)) return refuse('duplicate_program', 'a program of this id exists')
-  if (!makeRoomForProgram(d)) return refuse('queue_full', `programsMax is ${d.core.config.programsMax}`)
+  const parent = input.parent === null ? null : programId(input.tenant, input.parent)
+  const refused = parent === null ? null : parentRefusal(d.core, id, parent)
+  if (refused !== null) return refuse(refused.code, refused.why)
+  if (!makeRoomForProgram(d, parent)) return refuse('queue_full', `programsMax is ${d.core.config.programsMax}`)
   d.emit({
     kind: 'program.started', program: id, tenant: input.tenant, declared: true,
     session: input.session === null ? null : sessionId(input.tenant, input.session),
     agent: input.agent, identity: { source: 'explicit', confidence: 100 },
-    priorityClass: input.priorityClass, deadlineUs: input.deadlineUs,
+    priorityClass: input.priorityClass, deadlineUs: input.deadlineUs, parent, steps: input.steps,
   })
   setTimer(d, `close:${id}`, d.nowUs + d.core.config.programIdleUs)
 }
@@ -54,7 +58,7 @@ function found(d: Deciding, input: FinishProgram | CancelProgram): Program | nul
 const refuseProgram = (d: Deciding, input: FinishProgram | CancelProgram, code: string, why: string): void =>
   d.emit({ kind: 'program.refused', tenant: input.tenant, program: input.program, code, why })
 
-/** Cancel along the program (seed section 25): no call starts, running ones stop, waits end, KV goes. */
+/** Cancel along the program (seed section 25): no call starts, running ones stop, waits end, KV goes; so for its sub-agents. */
 function cancel(d: Deciding, program: Program): void {
   const waiting = interruptsOf(d, program)
   d.emit({
@@ -65,7 +69,10 @@ function cancel(d: Deciding, program: Program): void {
   endInterrupts(d, program)
   for (const thread of program.threads) release(d, thread)
   clearTimer(d, `close:${program.id}`)
+  for (const child of subProgramsOf(d.core, program)) if (child.stage.kind === 'open' || isProvisional(child)) cancel(d, child)
 }
+
+const isProvisional = ({ stage }: Program): boolean => stage.kind === 'ended' && stage.provisional
 
 function endCalls(d: Deciding, program: Program, why: string): void {
   for (const id of program.calls) {
@@ -141,12 +148,12 @@ export function restOf(d: Deciding, thread: ThreadId): void {
   if (state !== null) clearTimer(d, `reconsider:${state}`)
 }
 
-/** True when one more program fits; forgets the longest ended ones where it must. */
-export function makeRoomForProgram(d: Deciding): boolean {
+/** True when one more program fits; forgets the longest ended one where it must, but `spare`, nor a parent before its sub-agents. */
+export function makeRoomForProgram(d: Deciding, spare: ProgramId | null): boolean {
   if (d.core.programs.size < d.core.config.programsMax) return true
   for (const program of d.core.programs.values()) {
     const over = program.stage.kind !== 'open' && !(program.stage.kind === 'ended' && program.stage.provisional)
-    if (over && !program.threads.some((thread) => must(d.core.threads, thread).state !== null)) {
+    if (over && program.id !== spare && program.children === 0 && !program.threads.some((thread) => must(d.core.threads, thread).state !== null)) {
       d.emit({ kind: 'program.forgotten', program: program.id })
       return true
     }

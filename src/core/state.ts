@@ -109,6 +109,12 @@ export interface Program {
   readonly identity: Identity
   readonly priorityClass: string
   readonly deadlineUs: Us | null
+  /** The program whose sub-agent it is; fairness folds to the top of the chain (`rootOf`). */
+  parent: ProgramId | null
+  /** Programs in memory that name it as their parent; it is not forgotten before them. */
+  children: number
+  /** How many calls it will make, says its runtime; null where it does not. */
+  readonly steps: number | null
   /** Results carrying an older one change nothing (invariant 3). */
   epoch: number
   stage: ProgramStage

@@ -5,9 +5,10 @@
  */
 import { must } from './assert.ts'
 import { isOver } from './call-read.ts'
-import { clearTimer, type Deciding } from './deciding.ts'
+import { clearTimer, ignore, type Deciding } from './deciding.ts'
 import { programId, sessionId, threadId, type CallId, type ProgramId, type SessionId, type ThreadId } from './ids.ts'
 import type { Submit } from './input.ts'
+import { parentRefusal } from './lineage.ts'
 import { isOpen, makeRoomForProgram, restOf } from './program.ts'
 import { readyIfDue } from './ready.ts'
 import type { Call, Identity, Interrupt, Program } from './state.ts'
@@ -130,7 +131,7 @@ function isRetryOfHungUp(d: Deciding, program: Program, input: Submit): boolean 
 function programRefusal(d: Deciding, id: ProgramId, input: Submit): Refusal | null {
   const program = d.core.programs.get(id)
   if (program === undefined) {
-    return makeRoomForProgram(d) ? null
+    return makeRoomForProgram(d, null) ? null
       : { code: 'queue_full', why: `${d.core.programs.size} programs are open, and programsMax is ${d.core.config.programsMax}` }
   }
   if (program.calls.length >= d.core.config.callsPerProgramMax) {
@@ -179,15 +180,18 @@ function freshThread(d: Deciding, program: ProgramId, word: string): ThreadId {
 
 function arrive(d: Deciding, input: Submit, place: Place): void {
   const program = d.core.programs.get(place.program)
+  const parent = parentOf(d, input, place.program)
   if (program === undefined) {
     d.emit({
       kind: 'program.started', program: place.program, tenant: input.tenant, session: place.session, declared: place.declared,
       agent: input.claims.kind, identity: place.identity, priorityClass: input.priorityClass, deadlineUs: input.deadlineUs,
+      parent, steps: null,
     })
   } else {
     clearTimer(d, `close:${place.program}`)
     if (program.stage.kind === 'ended') d.emit({ kind: 'program.reopened', program: place.program })
-    if (program.session === null && place.session !== null) d.emit({ kind: 'program.linked', program: place.program, session: place.session })
+    const session = program.session === null ? place.session : null
+    if (session !== null || parent !== null) d.emit({ kind: 'program.linked', program: place.program, session, parent })
   }
   if (place.answers !== null) endInterrupt(d, place.answers, input.call)
   else abandonInterrupt(d, place.thread)
@@ -200,6 +204,15 @@ function arrive(d: Deciding, input: Submit, place: Place): void {
     promptTokens: input.promptTokensEstimate, parents: before === null ? [] : [before],
     answers: place.answers?.id ?? null, final: input.claims.final, toolResults: input.claims.toolResults,
   })
+}
+
+/** The parent that the call names and its program does not have yet; one that cannot be is ignored, and the call is served. */
+function parentOf(d: Deciding, input: Submit, program: ProgramId): ProgramId | null {
+  if (input.claims.parent === null) return null
+  const parent = programId(input.tenant, input.claims.parent)
+  const refused = parentRefusal(d.core, program, parent)
+  if (refused !== null) ignore(d, 'submit', program, `its parent: ${refused.why}`)
+  return refused === null && d.core.programs.get(program)?.parent !== parent ? parent : null
 }
 
 /** A named thread goes on without the results that it waited for. */

@@ -50,7 +50,7 @@ export type ProgramReply =
 
 export interface Gateway {
   submit(submission: Submission): CallHandle
-  declare(program: { readonly tenant: TenantId; readonly program: string | null; readonly session: string | null; readonly agent: string; readonly priorityClass: string; readonly deadlineUs: Us | null }): Promise<ProgramReply>
+  declare(program: { readonly tenant: TenantId; readonly program: string | null; readonly session: string | null; readonly agent: string; readonly priorityClass: string; readonly deadlineUs: Us | null; readonly parent: string | null; readonly steps: number | null }): Promise<ProgramReply>
   finish(tenant: TenantId, program: string): Promise<ProgramReply>
   cancel(tenant: TenantId, program: string): Promise<ProgramReply>
   /** Live state, to read. */

@@ -45,6 +45,7 @@ const TABLE = {
   method_not_allowed: { status: 405, type: 'invalid_request_error', retryable: false, what: 'This address does not answer this method', next: 'Use one of the methods in the allow header.' },
   request_timeout: { status: 408, type: 'invalid_request_error', retryable: true, what: 'The request did not arrive in time', next: 'Send it again.' },
   duplicate_program: conflict('A program with this id exists', 'Choose another id, or leave it out and use the one that is returned.'),
+  parent_conflict: conflict('The program cannot have this parent', 'Name the program whose sub-agent it is when it is declared, once; a chain of parents has an end.'),
   parent_failed: conflict('The call before it in its thread failed', 'Send the conversation again as it stands, or start a new program.'),
   program_cancelled: conflict('The program was cancelled', 'Nothing of it runs any more; start a new program.'),
   program_ended: conflict('The program has ended', 'Start a new program for more calls.'),

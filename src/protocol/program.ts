@@ -18,12 +18,21 @@ export const isPlainId = (value: string): boolean =>
 
 const id = z.string().refine(isPlainId, `expected 1 to ${ID_CHARS_MAX} printable ASCII characters`)
 
-const declaration = z.looseObject({ id: id.nullish(), session: id.nullish(), agent: id.nullish() })
+/** Most calls that a program may say it will make. */
+const STEPS_MAX = 1_000_000
+
+const declaration = z.looseObject({
+  id: id.nullish(), session: id.nullish(), agent: id.nullish(), parent: id.nullish(), steps: z.int().min(1).max(STEPS_MAX).nullish(),
+})
 
 interface ProgramDeclaration {
   readonly program: string | null
   readonly session: string | null
   readonly agent: string | null
+  /** The program whose sub-agent it is. */
+  readonly parent: string | null
+  /** How many calls it will make. */
+  readonly steps: number | null
 }
 
 type ParsedDeclaration =
@@ -34,8 +43,8 @@ type ParsedDeclaration =
 export function parseDeclaration(json: unknown): ParsedDeclaration {
   const parsed = declaration.safeParse(json ?? {})
   if (!parsed.success) return { ok: false, problem: bodyProblem(parsed.error) }
-  const { id: program, session, agent } = parsed.data
-  return { ok: true, declaration: { program: program ?? null, session: session ?? null, agent: agent ?? null } }
+  const { id: program = null, session = null, agent = null, parent = null, steps = null } = parsed.data
+  return { ok: true, declaration: { program, session, agent, parent, steps } }
 }
 
 interface ServiceView { readonly residentUs: Us; readonly workUs: Us }
@@ -44,6 +53,7 @@ export interface ProgramView {
   readonly object: 'program'
   readonly id: string
   readonly session: string | null
+  readonly parent: string | null
   readonly kind: string
   readonly declared: boolean
   readonly identity: { readonly source: string; readonly confidence: number }

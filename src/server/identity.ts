@@ -8,7 +8,7 @@ import type { Claims } from '../core/input.ts'
 import type { IdentitySource } from '../core/state.ts'
 import { isPlainId } from '../protocol/program.ts'
 
-type Field = 'program' | 'thread' | 'session' | 'epoch' | 'final' | 'agent'
+type Field = 'program' | 'parent' | 'thread' | 'session' | 'epoch' | 'final' | 'agent'
 
 interface Rule {
   /** Lower case, with hyphens; underscores and capitals on the wire are the same. */
@@ -24,6 +24,7 @@ interface Rule {
 /** For each field the first that is present wins; the first program or session names the source. */
 const RULES: readonly Rule[] = [
   { header: 'x-program-id', source: 'explicit', gives: 'program' },
+  { header: 'x-program-parent-id', source: 'explicit', gives: 'parent', besideProgram: true },
   { header: 'x-program-thread-id', source: 'explicit', gives: 'thread' },
   { header: 'x-thread-id', source: 'explicit', gives: 'thread', besideProgram: true },
   { header: 'x-program-epoch', source: 'explicit', gives: 'epoch' },
@@ -69,6 +70,7 @@ export function identify(rawHeaders: readonly string[], chat: ChatClaims): Ident
     program: found.get('program')?.value ?? null,
     thread: found.get('thread')?.value ?? null,
     session: found.get('session')?.value ?? null,
+    parent: found.get('parent')?.value ?? null,
     epoch: epoch === undefined ? null : Number(epoch.value),
     final: /^(true|1)$/i.test(found.get('final')?.value ?? ''),
     toolResults: chat.toolResults,

@@ -19,6 +19,7 @@ export function viewProgram(core: Core, program: Program, nowUs: Us): ProgramVie
     object: 'program',
     id: rawOf(program.id),
     session: program.session === null ? null : rawOf(program.session),
+    parent: program.parent === null ? null : rawOf(program.parent),
     kind: program.kind,
     declared: program.declared,
     identity: program.identity,

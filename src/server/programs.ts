@@ -20,7 +20,7 @@ const FACTS_MAX = 10_000
 export const declareProgram = (door: Door): Handler => async (request, reply, credential) => {
   const parsed = parseDeclaration(request.body)
   if (!parsed.ok) return sendProblem(reply, parsed.problem)
-  const { program, session, agent } = parsed.declaration
+  const { program, session, agent, parent, steps } = parsed.declaration
   const answer = await door.gateway.declare({
     tenant: credential.tenant,
     program,
@@ -28,6 +28,8 @@ export const declareProgram = (door: Door): Handler => async (request, reply, cr
     agent: agent ?? 'declared',
     priorityClass: credential.priorityClass,
     deadlineUs: deadlineOf(door, credential),
+    parent,
+    steps,
   })
   return shown(door, reply.code(201), credential, answer)
 }

@@ -69,7 +69,7 @@ const PROGRAMS = [
   view('a/b c', { stage: { kind: 'cancelled' } }),
 ]
 const FACTS = [
-  { seq: 1, atUs: STARTED_US, version: 1, fact: { kind: 'program.started', program: 'local/waits', tenant: 'local', session: null, declared: false, agent: 'walker', identity, priorityClass: 'default', deadlineUs: null } },
+  { seq: 1, atUs: STARTED_US, version: 1, fact: { kind: 'program.started', program: 'local/waits', tenant: 'local', session: null, declared: false, agent: 'walker', identity, priorityClass: 'default', deadlineUs: null, parent: null, steps: null } },
   { seq: 2, atUs: STARTED_US, version: 1, fact: { kind: 'call.arrived', call: 'c1', program: 'local/waits', thread: 'local/waits/main', answers: null, promptTokens: 9 } },
 ]
 const NOT_FOUND = { error: { message: 'There is no such program under this key: "gone".', type: 'invalid_request_error', param: null, code: 'unknown_program' } }

@@ -24,7 +24,7 @@ const report = (counts: Partial<AttemptReport> & { usefulUs?: number; recomputeU
 }
 
 const started = (): Fact => ({
-  kind: 'program.started', program, tenant, session: null, declared: false, agent: 'walker', identity, priorityClass: 'default', deadlineUs: null,
+  kind: 'program.started', program, tenant, session: null, declared: false, agent: 'walker', identity, priorityClass: 'default', deadlineUs: null, parent: null, steps: null,
 })
 const arrived = (name: string, thread = 'main', answers: string | null = null): Fact => ({
   kind: 'call.arrived', call: callId(name), program, thread: threadId(program, thread), model: 'm', epoch: 0, identity, digest: name,

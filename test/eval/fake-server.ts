@@ -39,7 +39,7 @@ export async function fakeServer(options: FakeOptions = {}): Promise<Fake> {
       if (options.instead?.(one, response) === true) return
       if (path === '/v1/models') return json(response, 200, { object: 'list', data: [{ id: 'fake', entracte: { engines: [{ exact: { answer: options.exact?.() ?? 'yes' } }] } }] })
       if (path === '/v1/programs') {
-        note(one.body.id, { kind: 'program.started', program: `local/${one.body.id}`, tenant: 'local', session: null, declared: true, agent: one.body.agent, identity: { source: 'explicit', confidence: 100 }, priorityClass: 'default', deadlineUs: null })
+        note(one.body.id, { kind: 'program.started', program: `local/${one.body.id}`, tenant: 'local', session: null, declared: true, agent: one.body.agent, identity: { source: 'explicit', confidence: 100 }, priorityClass: 'default', deadlineUs: null, parent: null, steps: null })
         return json(response, 201, { id: one.body.id })
       }
       const factsOf = /^\/v1\/programs\/([^/]+)\/facts/.exec(path)?.[1]

@@ -62,12 +62,13 @@ export function fakeGateway(play: (call: FakeCall) => void = () => undefined): F
       queueMicrotask(() => play(call))
       return { updates, hangUp }
     },
-    declare({ tenant, program, session, agent, priorityClass, deadlineUs }) {
+    declare({ tenant, program, session, agent, priorityClass, deadlineUs, parent, steps }) {
       const raw = program ?? `p${core.programs.size + 1}`
       if (core.programs.has(programId(tenant, raw))) return Promise.resolve({ ok: false, code: 'duplicate_program', why: raw })
       gateway.tell({
         kind: 'program.started', program: programId(tenant, raw), tenant, session: session === null ? null : sessionId(tenant, session),
         declared: true, agent, identity: { source: 'explicit', confidence: 100 }, priorityClass, deadlineUs,
+        parent: parent === null ? null : programId(tenant, parent), steps,
       })
       return Promise.resolve({ ok: true, program: raw })
     },
