@@ -2,49 +2,10 @@ import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { engineId, moveId, tenantId, type CallId } from '../../src/core/ids.ts'
 import { apply, emptyCore } from '../../src/core/apply.ts'
-import type { Fact, Logged } from '../../src/core/fact.ts'
-import type { AttemptReport, Finished } from '../../src/core/input.ts'
+import type { Logged } from '../../src/core/fact.ts'
 import { emptyLedger } from '../../src/core/state.ts'
-import { CLAIMS, LANES, World } from './world.ts'
-
-const E0 = engineId('e0')
-const REPORT: AttemptReport = { service: { ...emptyLedger(), useful: { residentUs: 500, workUs: 400 } }, tailPrefilled: 60, tailDecoded: 9, outputTokens: 10, recomputedTokens: 0 }
-
-/** A world in which nothing happens by itself: the test says what comes in. */
-class Quiet extends World {
-  measure(call: CallId, promptTokens = 60): Logged[] {
-    return this.feed({ kind: 'measured', call, promptTokens, matched: null, renderingWon: null })
-  }
-
-  end(call: CallId, more: Partial<Finished> = {}): Logged[] {
-    const { epoch, attempt } = this.core.calls.get(call) ?? { epoch: 1, attempt: 1 }
-    return this.feed({
-      kind: 'finished', engine: E0, reign: this.core.reign, call, attempt, epoch, finish: 'stop', report: REPORT,
-      parts: { waitUs: 0, recomputeUs: 0, prefillUs: 1, decodeUs: 1 }, spans: [{ tokens: 60, origin: 'prefilled', digest: 'a' }, { tokens: 9, origin: 'decoded', digest: 'b' }],
-      toolCalls: [], toolEffect: 'read', resume: 'none', ...more,
-    })
-  }
-
-  endWithTool(call: CallId, name = 'search'): Logged[] {
-    return this.end(call, { finish: 'tool_calls', toolCalls: [{ id: `tool-of-${call}`, name }] })
-  }
-
-  named(program: string, results: string[] = [], more: Partial<Parameters<World['submit']>[0]> = {}): CallId {
-    return this.submit({ claims: { ...CLAIMS, program, toolResults: results, identity: { source: 'explicit', confidence: 100 } }, ...more })
-  }
-
-  /** A program whose State waits for a tool. */
-  waiting(program: string): CallId {
-    const call = this.named(program)
-    this.measure(call)
-    this.endWithTool(call)
-    return call
-  }
-}
-
-const kinds = (facts: readonly Logged[]): Fact['kind'][] => facts.map(({ fact }) => fact.kind)
-const only = <K extends Fact['kind']>(facts: readonly Logged[], kind: K): Extract<Fact, { kind: K }>[] =>
-  facts.map(({ fact }) => fact).filter((fact): fact is Extract<Fact, { kind: K }> => fact.kind === kind)
+import { E0, kinds, only, Quiet, REPORT } from './quiet.ts'
+import { CLAIMS, LANES } from './world.ts'
 
 test('a late result of an older epoch changes nothing and says why', () => {
   const at = new Quiet(1)
@@ -307,6 +268,7 @@ test('a host tier that is smaller after a restart is drained to its size', () =>
   const moves = only(at.log, 'kv.offload.begun').map(({ move }) => move)
   for (const move of moves) at.feed({ kind: 'moveDone', engine: E0, reign: 1, move, bytes: 7_000, digest: 'x', copyUs: 5 })
   const smaller = new Quiet(1, { config: { hostBytesMax: 8_000 } })
+  smaller.history = null
   smaller.core = emptyCore({ ...at.config, hostBytesMax: 8_000 })
   for (const logged of at.log) apply(smaller.core, logged)
   smaller.nowUs = at.nowUs

@@ -9,7 +9,10 @@ import { CORE_DEFAULTS, type CoreConfig } from '../../src/core/config.ts'
 import type { Logged } from '../../src/core/fact.ts'
 import { bodyId, callId, engineId, moveId, tenantId, type CallId, type EngineId } from '../../src/core/ids.ts'
 import type { Claims, Input, Submit } from '../../src/core/input.ts'
-import { checkInvariants, nothingSeen } from '../../src/core/invariants.ts'
+import { checkInvariants } from '../../src/core/invariants.ts'
+import { checkHistory, noHistory, type History } from '../../src/core/invariants/history.ts'
+import { nothingSeen } from '../../src/core/invariants/law.ts'
+import { checkNobodyIsStuck } from '../../src/core/invariants/waiting.ts'
 import { step } from '../../src/core/step.ts'
 import { emptyLedger, type Capabilities, type CoreState, type EngineSpeeds } from '../../src/core/state.ts'
 
@@ -65,6 +68,8 @@ export class World {
   readonly #chance: () => number
   readonly #options: WorldOptions
   readonly #seen = nothingSeen()
+  /** Null where the core did not come from this log. */
+  history: History | null = noHistory()
   readonly #events: { atUs: number; seq: number; run: () => void }[] = []
   readonly #running = new Map<string, Running>()
   readonly #agents: Agent[] = []
@@ -118,6 +123,8 @@ export class World {
     this.records.push(this.log.length)
     for (const { fact } of facts) this.counts.set(fact.kind, (this.counts.get(fact.kind) ?? 0) + 1)
     checkInvariants(this.core, this.#seen)
+    checkNobodyIsStuck(this.core)
+    if (this.history !== null) checkHistory(this.history, facts)
     for (const logged of facts) this.#perform(logged)
     return facts
   }

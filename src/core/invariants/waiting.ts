@@ -1,0 +1,37 @@
+/**
+ * Owns the laws of waiting (13): at a load that is stated, no ready call waits longer than a bound that is stated; and at
+ * any load, nobody waits while everything that could serve him stands idle.
+ */
+import { must } from '../assert.ts'
+import { granulesFor, granulesTotal } from '../kv-read.ts'
+import type { Call, CoreState, Engine } from '../state.ts'
+import type { Us } from '../units.ts'
+import { law } from './law.ts'
+
+/** `boundUs` goes with a load: who calls this says which, and keeps it. */
+export function checkWaiting(core: Readonly<CoreState>, nowUs: Us, boundUs: Us): void {
+  for (const call of readyCalls(core)) {
+    const sinceUs = call.stage.kind === 'ready' ? call.stage.sinceUs : nowUs
+    law(13, nowUs - sinceUs <= boundUs, () => `${call.id} of ${call.program} is ready and waits for ${nowUs - sinceUs} us; the bound is ${boundUs}`)
+  }
+}
+
+/** To be asked after a step, when everything that could start has been started. */
+export function checkNobodyIsStuck(core: Readonly<CoreState>): void {
+  if (core.moves.size > 0) return
+  for (const call of readyCalls(core)) {
+    const able = [...core.engines.values()].filter((engine) => canRun(core, engine, call))
+    law(13, able.length === 0 || able.some(({ running }) => running.size > 0), () => `${call.id} is ready, and ${able.map(({ id }) => id).join(', ')} stands idle`)
+  }
+}
+
+const readyCalls = (core: Readonly<CoreState>): Call[] => [...core.calls.values()].filter(({ stage }) => stage.kind === 'ready')
+
+function canRun(core: Readonly<CoreState>, engine: Engine, call: Call): boolean {
+  if (engine.stage !== 'joined' || !engine.capabilities.models.includes(call.model)) return false
+  if (engine.capabilities.memory === null) return true
+  const state = must(core.threads, call.thread).state
+  const device = state === null ? null : must(core.states, state).device
+  // KV on a device ties a call to it, and that engine may be lost.
+  return (device === null || device.engine === engine.id) && granulesFor(core, engine, call) <= granulesTotal(engine)
+}
