@@ -8,6 +8,7 @@ import { join } from 'node:path'
 import { crc32 } from 'node:zlib'
 import type { Config, EngineConfig } from './config.ts'
 import { Driver } from './driver/driver.ts'
+import { seconds } from './core/units.ts'
 import type { EnginePort } from './driver/ports.ts'
 import { recover } from './driver/recover.ts'
 import { systemClock, systemIds } from './driver/system.ts'
@@ -45,6 +46,7 @@ export async function start(config: Config, hooks: StartHooks = {}): Promise<Ser
   let driver: Driver | null = null
   const store = openStore(config.dataDir, {
     imagesDir: config.imagesDir, imageBytesMax: config.core.hostBytesMax, bodyBytesMax: BODY_BYTES_MAX,
+    logRetentionUs: seconds(config.logRetentionSeconds),
     digestFile: fileDigest,
     onLoss: (loss) => log.warn(loss, 'something kept can no longer be had'),
     onFailure: (error) => {
@@ -62,7 +64,7 @@ export async function start(config: Config, hooks: StartHooks = {}): Promise<Ser
     })
     driver = new Driver(
       { clock, ids: systemIds, log: store.log, bodies: store.bodies, images: store.images, engines },
-      { checkEveryTurns: CHECK_EVERY_TURNS, onFatal, storeFailure: config.storeFailure },
+      { checkEveryTurns: CHECK_EVERY_TURNS, onFatal, storeFailure: config.storeFailure, snapshotEveryFacts: config.snapshotEveryFacts },
       recovered,
     )
     driver.watch(({ fact }) => {

@@ -9,15 +9,17 @@ import { callId, programId, type CallId, type TenantId } from '../core/ids.ts'
 import type { Input } from '../core/input.ts'
 import { checkInvariants } from '../core/invariants.ts'
 import { nothingSeen } from '../core/invariants/law.ts'
+import { takeSnapshot } from '../core/snapshot.ts'
 import { step } from '../core/step.ts'
 import type { CoreState } from '../core/state.ts'
+import { upcast } from '../core/upcast.ts'
 import { Admissions } from './admissions.ts'
 import type { CallHandle, Gateway, ProgramReply, Submission } from './gateway.ts'
 import { bodyOf, Performer, recordOf } from './perform.ts'
 import type { EngineSink, Outcome, Ports, StreamChunk } from './ports.ts'
 import type { Recovered } from './recover.ts'
 import { Streams } from './streams.ts'
-import type { Trace } from './trace.ts'
+import { FACTS_MAX, Trace } from './trace.ts'
 
 interface DriverOptions {
   /** The invariants are checked every so many turns; 1 in tests, 0 never. */
@@ -26,10 +28,14 @@ interface DriverOptions {
   readonly onFatal: (error: Error) => void
   /** When the store cannot write: go on with facts in memory only, or refuse every call. */
   readonly storeFailure: 'pass' | 'refuse'
+  /** Facts between two snapshots; 0: none is made. The turn that makes one waits until it is a text. */
+  readonly snapshotEveryFacts: number
 }
 
 /** At it, the rest waits for the next turn. */
 const INPUTS_PER_TURN_MAX = 256
+/** Facts read again in one go for the traces of before the snapshot. */
+const RECALL_FACTS = 1_000
 /** At it a new call is refused (`queue_full`): the core does not keep up. */
 const INBOX_MAX = 10_000
 
@@ -50,6 +56,9 @@ export class Driver implements Gateway {
   #turns = 0
   #stopped = false
   #storeFailed = false
+  /** The last fact of the newest snapshot asked for. */
+  #snapshotSeq: number
+  readonly #recoveredSeq: number
   /** Turns appended and not yet performed, oldest first. */
   #unperformed: { facts: readonly Logged[]; durable: boolean }[] = []
 
@@ -59,6 +68,8 @@ export class Driver implements Gateway {
     this.#options = options
     this.core = recovered.core
     this.#trace = recovered.trace
+    this.#snapshotSeq = recovered.snapshotSeq
+    this.#recoveredSeq = recovered.snapshotSeq
     this.#streams = new Streams(ports.bodies, ports.clock)
     this.#performer = new Performer(this.core, ports, this.#streams, (input) => this.post(input))
     this.#admissions = new Admissions(this.core, ports, this.#streams)
@@ -72,6 +83,7 @@ export class Driver implements Gateway {
     this.#turn()
     this.#performer.armTimers()
     for (const engine of this.#ports.engines) engine.open(reign, this.#sink())
+    if (this.#recoveredSeq > 0) this.#recall()
   }
 
   async stop(): Promise<void> {
@@ -116,6 +128,7 @@ export class Driver implements Gateway {
     const { checkEveryTurns } = this.#options
     if (checkEveryTurns > 0 && this.#turns % checkEveryTurns === 0) checkInvariants(this.core, this.#seen)
     if (facts.length > 0) this.#append(facts)
+    this.#snapshotIfDue()
   }
 
   #append(facts: readonly Logged[]): void {
@@ -128,6 +141,29 @@ export class Driver implements Gateway {
       this.#performDurable()
     })
     this.#performDurable()
+  }
+
+  #snapshotIfDue(): void {
+    const { snapshotEveryFacts } = this.#options
+    if (snapshotEveryFacts === 0 || this.core.seq - this.#snapshotSeq < snapshotEveryFacts || this.#storeFailed) return
+    this.#snapshotSeq = this.core.seq
+    this.#ports.log.snapshot(() => takeSnapshot(this.core))
+  }
+
+  /** Serving goes before reading: what programs did before the snapshot is read from the log a little at a time. */
+  #recall(): void {
+    const facts = this.#ports.log.read(Math.max(0, this.#recoveredSeq - FACTS_MAX))[Symbol.iterator]()
+    const earlier = new Trace()
+    const more = (): void => {
+      for (let count = 0; count < RECALL_FACTS; count += 1) {
+        if (this.#stopped || this.#storeFailed) return
+        const next = facts.next()
+        if (next.done === true || next.value.seq > this.#recoveredSeq) return this.#trace.precede(earlier)
+        earlier.note(this.core, upcast(next.value))
+      }
+      this.#ports.clock.soon(more)
+    }
+    more()
   }
 
   #performDurable(): void {

@@ -5,6 +5,7 @@
 import type { BodyId, CallId, EngineId, MoveId, StateId, TenantId } from '../core/ids.ts'
 import type { Input } from '../core/input.ts'
 import type { Logged } from '../core/fact.ts'
+import type { Snapshot } from '../core/snapshot.ts'
 import type { Origin } from '../core/state.ts'
 import type { Bytes, Granules, Tokens, Us } from '../core/units.ts'
 
@@ -30,8 +31,12 @@ export interface Ids {
 export interface FactLog {
   /** Flow facts may wait for the next group commit; `durable` is called once all before it is safe. */
   append(facts: readonly Logged[], barrier: boolean, durable: () => void): void
-  /** Everything kept, oldest first. */
-  read(): Iterable<Logged>
+  /** What is kept after that fact, by default everything, oldest first. */
+  read(afterSeq?: number): Iterable<Logged>
+  /** Whole ones, newest first. A damaged one is told and left out. */
+  snapshots(): Iterable<Snapshot>
+  /** Time for one: calls `take` when all before it is durable, and writes what it gives behind. Not while one is being written. */
+  snapshot(take: () => Snapshot): void
   /** The next fencing number, durable before it returns. */
   nextReign(): number
 }

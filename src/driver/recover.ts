@@ -1,6 +1,11 @@
-/** Owns the way back: the log replayed by `apply` alone, no policy run. What comes after it is one `restart` input. */
+/**
+ * Owns the way back: the newest snapshot that is whole, and the facts after it replayed by `apply` alone, no policy run.
+ * What comes after it is one `restart` input.
+ */
 import { apply, emptyCore } from '../core/apply.ts'
+import { InvariantError } from '../core/assert.ts'
 import type { CoreConfig } from '../core/config.ts'
+import { restoreSnapshot } from '../core/snapshot.ts'
 import { upcast } from '../core/upcast.ts'
 import type { CoreState } from '../core/state.ts'
 import type { FactLog } from './ports.ts'
@@ -9,16 +14,27 @@ import { Trace } from './trace.ts'
 export interface Recovered {
   readonly core: CoreState
   readonly trace: Trace
+  /** The fact that the snapshot ended with; 0 where the whole log was read. */
+  readonly snapshotSeq: number
 }
 
-/** Throws InvariantError where the log was written by a newer release or contradicts itself. */
+/** Throws InvariantError where the log was written by a newer release, contradicts itself or has a hole. */
 export function recover(config: CoreConfig, log: FactLog): Recovered {
-  const core = emptyCore(config)
+  const core = fromSnapshot(config, log) ?? emptyCore(config)
+  const snapshotSeq = core.seq
   const trace = new Trace()
-  for (const kept of log.read()) {
+  for (const kept of log.read(snapshotSeq)) {
+    if (kept.seq !== core.seq + 1) {
+      throw new InvariantError(0, `the log goes on with fact ${kept.seq} where fact ${core.seq + 1} must be, and no snapshot holds what is missing`)
+    }
     const logged = upcast(kept)
     apply(core, logged)
     trace.note(core, logged)
   }
-  return { core, trace }
+  return { core, trace, snapshotSeq }
+}
+
+function fromSnapshot(config: CoreConfig, log: FactLog): CoreState | null {
+  for (const snapshot of log.snapshots()) return restoreSnapshot(config, snapshot)
+  return null
 }

@@ -9,7 +9,7 @@ import type { CoreState } from '../core/state.ts'
 /** At it the oldest facts of the program leave memory; they stay in the log. */
 const FACTS_PER_PROGRAM_MAX = 4_000
 /** Of all programs together; at it the facts of the program that began longest ago leave memory. */
-const FACTS_MAX = 400_000
+export const FACTS_MAX = 400_000
 
 export class Trace {
   readonly #facts = new Map<ProgramId, Logged[]>()
@@ -26,6 +26,21 @@ export class Trace {
 
   of(program: ProgramId, max: number): readonly Logged[] {
     return (this.#facts.get(program) ?? []).slice(-max)
+  }
+
+  /** What `earlier` holds was said before all that is here. */
+  precede(earlier: Trace): void {
+    const later = [...this.#facts]
+    this.#facts.clear()
+    for (const [program, facts] of earlier.#facts) this.#facts.set(program, facts)
+    for (const [program, facts] of later) {
+      this.#facts.set(program, [...this.#facts.get(program) ?? [], ...facts].slice(-FACTS_PER_PROGRAM_MAX))
+    }
+    this.#count = [...this.#facts.values()].reduce((sum, facts) => sum + facts.length, 0)
+    for (const [oldest] of this.#facts) {
+      if (this.#count <= FACTS_MAX) break
+      this.#drop(oldest)
+    }
   }
 
   #keep(program: ProgramId, logged: Logged): void {

@@ -12,7 +12,7 @@ import type { WriteBehind } from './write-behind.ts'
 
 /** Something kept that cannot be had any more, with the reason. */
 export interface Loss {
-  readonly kind: 'body' | 'image'
+  readonly kind: 'body' | 'image' | 'snapshot'
   readonly id: string
   readonly why: string
 }

@@ -1,7 +1,7 @@
 /** Owns what the store asks of whatever keeps its bytes; `sqlite-disk.ts` and `memory.ts` are the two that do. */
 import type { Logged } from '../core/fact.ts'
 import type { BodyId, MoveId, TenantId } from '../core/ids.ts'
-import type { Bytes } from '../core/units.ts'
+import type { Bytes, Us } from '../core/units.ts'
 
 export interface Body {
   readonly tenant: TenantId
@@ -33,6 +33,8 @@ export interface Disk {
   /** Sizes as they were put, oldest first. */
   bodySizes(): readonly { readonly id: BodyId; readonly bytes: Bytes }[]
   images(): readonly (Image & { readonly id: MoveId })[]
+  /** Deletes at most `limit` facts up to `upToSeq` that are from before `beforeUs`, oldest first; says how many. */
+  trim(upToSeq: number, beforeUs: Us, limit: number): number
   /** Counts up by one, durable before it returns. */
   nextReign(): number
   close(): void

@@ -2,15 +2,18 @@
 import type { Logged } from '../core/fact.ts'
 import type { FactLog } from '../driver/ports.ts'
 import type { Disk } from './disk.ts'
+import type { Snapshots } from './snapshots.ts'
 import type { WriteBehind } from './write-behind.ts'
 
 /** Facts read at a time; the log itself is never in memory as a whole. */
 const PAGE_FACTS = 1_000
 
-export function factLog(disk: Disk, behind: WriteBehind): FactLog {
+export function factLog(disk: Disk, behind: WriteBehind, snapshots: Snapshots): FactLog {
   return {
     append: (facts, barrier, durable) => behind.append(facts, barrier, durable),
-    read: () => everyFact(disk, behind),
+    read: (afterSeq = -1) => everyFact(disk, behind, afterSeq),
+    snapshots: () => snapshots.whole(),
+    snapshot: (take) => snapshots.take(take),
     nextReign: () => {
       behind.flush()
       return disk.nextReign()
@@ -18,9 +21,9 @@ export function factLog(disk: Disk, behind: WriteBehind): FactLog {
   }
 }
 
-function* everyFact(disk: Disk, behind: WriteBehind): Generator<Logged> {
+function* everyFact(disk: Disk, behind: WriteBehind, afterSeq: number): Generator<Logged> {
   behind.flush()
-  for (let last = -1; ;) {
+  for (let last = afterSeq; ;) {
     const page = disk.facts(last, PAGE_FACTS)
     yield* page
     const end = page.at(-1)

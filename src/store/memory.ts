@@ -4,17 +4,41 @@
  */
 import type { Fact, Logged } from '../core/fact.ts'
 import type { BodyId, MoveId } from '../core/ids.ts'
-import type { Bytes } from '../core/units.ts'
+import type { Bytes, Us } from '../core/units.ts'
 import type { KvImages } from '../driver/ports.ts'
 import { StoredBodies, type Loss } from './bodies.ts'
 import type { Batch, Body, Disk, FoundBody, Image } from './disk.ts'
 import { factLog } from './fact-log.ts'
+import type { SnapshotFiles } from './snapshot-files.ts'
+import { Snapshots } from './snapshots.ts'
 import type { Store } from './store.ts'
 import { StoreError } from './store-error.ts'
 import { REAL_SCHEDULE, WriteBehind, type Schedule } from './write-behind.ts'
 
+/** Snapshots without files; a write is whole at once. */
+class SnapshotTable implements SnapshotFiles {
+  readonly #files = new Map<number, Uint8Array>()
+
+  seqs(): readonly number[] {
+    return [...this.#files.keys()].sort((a, b) => b - a)
+  }
+
+  read(seq: number): Uint8Array | null {
+    return this.#files.get(seq) ?? null
+  }
+
+  async write(seq: number, pieces: Iterable<Uint8Array>): Promise<void> {
+    this.#files.set(seq, Buffer.concat([...pieces]))
+  }
+
+  drop(seq: number): void {
+    this.#files.delete(seq)
+  }
+}
+
 /** What outlives a crash. */
 export class MemoryDisk implements Disk {
+  readonly snapshotFiles: SnapshotFiles = new SnapshotTable()
   readonly #facts: (Omit<Logged, 'fact'> & { readonly payload: string })[] = []
   readonly #bodies = new Map<BodyId, Body>()
   readonly #images = new Map<MoveId, Image>()
@@ -55,6 +79,13 @@ export class MemoryDisk implements Disk {
 
   images(): readonly (Image & { readonly id: MoveId })[] {
     return [...this.#images].map(([id, image]) => ({ id, ...image }))
+  }
+
+  trim(upToSeq: number, beforeUs: Us, limit: number): number {
+    const stays = this.#facts.findIndex(({ seq, atUs }) => seq > upToSeq || atUs >= beforeUs)
+    const count = Math.min(limit, stays < 0 ? this.#facts.length : stays)
+    this.#facts.splice(0, count)
+    return count
   }
 
   nextReign(): number {
@@ -117,6 +148,7 @@ interface MemoryOptions {
   readonly disk?: MemoryDisk
   readonly schedule?: Schedule
   readonly bodyBytesMax?: Bytes
+  readonly logRetentionUs?: Us
   readonly onFailure?: (error: StoreError) => void
   readonly onLoss?: (loss: Loss) => void
 }
@@ -127,11 +159,16 @@ export function memoryStore(options: MemoryOptions = {}): Store & { crash(): voi
   const onFailure = options.onFailure ?? ((error: StoreError) => { throw error })
   const behind = new WriteBehind(disk, options.schedule ?? REAL_SCHEDULE, onFailure)
   const onLoss = options.onLoss ?? (() => undefined)
+  const snapshots = new Snapshots(disk, disk.snapshotFiles, behind, options.logRetentionUs ?? Number.MAX_SAFE_INTEGER, onLoss)
   return {
-    log: factLog(disk, behind),
+    log: factLog(disk, behind, snapshots),
+    snapshots,
     bodies: new StoredBodies(disk, behind, options.bodyBytesMax ?? Number.MAX_SAFE_INTEGER, onLoss),
     images: new ImageTable(disk, behind),
-    close: async () => behind.close(),
+    close: async () => {
+      await snapshots.close()
+      behind.close()
+    },
     crash: () => behind.abandon(),
   }
 }

@@ -6,7 +6,7 @@ import { closeSync, openSync } from 'node:fs'
 import { join } from 'node:path'
 import type { Fact, Logged } from '../core/fact.ts'
 import { bodyId, moveId, type BodyId, type MoveId } from '../core/ids.ts'
-import type { Bytes } from '../core/units.ts'
+import type { Bytes, Us } from '../core/units.ts'
 import { BodyCipher, makeKey, readKey } from './body-cipher.ts'
 import { corrupt, Database, type Statement } from './database.ts'
 import type { Batch, Disk, FoundBody, Image } from './disk.ts'
@@ -88,6 +88,14 @@ export class SqliteDisk implements Disk {
       .map((row) => ({ id: moveId(row.text('id')), bytes: row.integer('bytes'), digest: row.text('digest') }))
   }
 
+  trim(upToSeq: number, beforeUs: Us, limit: number): number {
+    const { oldFacts, dropFacts } = this.#sql
+    const old = oldFacts.all(upToSeq, beforeUs, limit)
+    const last = old.at(-1)?.integer('seq')
+    if (last !== undefined) this.#database.transaction(() => dropFacts.run(last))
+    return old.length
+  }
+
   nextReign(): number {
     const reign = Number(this.#named('reign') ?? '0') + 1
     if (!Number.isSafeInteger(reign)) throw corrupt(this.#database.path, 'its reign is not a number')
@@ -140,6 +148,8 @@ function statements(database: Database) {
   return {
     putFact: prepare('INSERT INTO facts (seq, at_us, version, kind, program, payload) VALUES (?, ?, ?, ?, ?, ?)'),
     facts: prepare('SELECT seq, at_us, version, payload FROM facts WHERE seq > ? ORDER BY seq LIMIT ?'),
+    oldFacts: prepare('SELECT seq FROM facts WHERE seq <= ? AND at_us < ? ORDER BY seq LIMIT ?'),
+    dropFacts: prepare('DELETE FROM facts WHERE seq <= ?'),
     putBody: prepare('INSERT INTO bodies (id, tenant, bytes, sealed) VALUES (?, ?, ?, ?)'),
     dropBody: prepare('DELETE FROM bodies WHERE id = ?'),
     body: prepare('SELECT tenant, sealed FROM bodies WHERE id = ?'),

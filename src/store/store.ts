@@ -3,14 +3,16 @@
  * of the driver over them. START HERE to read this folder; `write-behind.ts` says when things become durable.
  */
 import { mkdirSync } from 'node:fs'
-import { resolve } from 'node:path'
-import type { Bytes } from '../core/units.ts'
+import { join, resolve } from 'node:path'
+import type { Bytes, Us } from '../core/units.ts'
 import type { Bodies, FactLog, KvImages } from '../driver/ports.ts'
 import { StoredBodies, type Loss } from './bodies.ts'
 import { DataLock } from './data-lock.ts'
 import { factLog } from './fact-log.ts'
 import { imageDirectory } from './image-directory.ts'
 import { ImageFiles, type DigestFile } from './images.ts'
+import { SnapshotFolder } from './snapshot-files.ts'
+import { Snapshots } from './snapshots.ts'
 import { SqliteDisk } from './sqlite-disk.ts'
 import { reason, StoreError } from './store-error.ts'
 import { REAL_SCHEDULE, WriteBehind } from './write-behind.ts'
@@ -24,6 +26,7 @@ interface Amount {
 export interface Store {
   readonly log: FactLog
   readonly bodies: Bodies & Amount
+  readonly snapshots: { readonly count: number; readonly lost: number }
   readonly images: KvImages & Amount & { readonly directory: string; freeBytes(): Bytes }
   /** Writes what waits, and lets go of the data directory. */
   close(): Promise<void>
@@ -40,6 +43,8 @@ export interface StoreOptions {
   readonly imageBytesMax: Bytes
   /** At it, the bodies written longest ago are dropped. */
   readonly bodyBytesMax: Bytes
+  /** Facts that every kept snapshot holds stay this long all the same, for people to read. */
+  readonly logRetentionUs: Us
 }
 
 export function openStore(dataDir: string, options: StoreOptions): Store {
@@ -55,10 +60,12 @@ export function openStore(dataDir: string, options: StoreOptions): Store {
     const disk = new SqliteDisk(folder)
     const directory = imageDirectory(folder, options.imagesDir, options.imageBytesMax)
     const behind = new WriteBehind(disk, REAL_SCHEDULE, options.onFailure)
+    const snapshots = new Snapshots(disk, new SnapshotFolder(join(folder, 'snapshots')), behind, options.logRetentionUs, options.onLoss)
     const images = new ImageFiles(disk, behind, directory, options.digestFile, options.onLoss)
     let closing: Promise<void> | null = null
     const close = async (): Promise<void> => {
       try {
+        await snapshots.close()
         behind.close()
         await images.close()
       } finally {
@@ -67,7 +74,8 @@ export function openStore(dataDir: string, options: StoreOptions): Store {
       }
     }
     return {
-      log: factLog(disk, behind),
+      log: factLog(disk, behind, snapshots),
+      snapshots,
       bodies: new StoredBodies(disk, behind, options.bodyBytesMax, options.onLoss),
       images,
       close: () => (closing ??= close()),

@@ -94,6 +94,18 @@ export class WriteBehind {
     if (this.#settled.length > 0) this.#comeSoon()
   }
 
+  /** The same, where it can be: false where it cannot, and `onFailure` is told. */
+  tryFlush(): boolean {
+    if (this.#state !== 'open' || this.#commit() !== null) return false
+    if (this.#settled.length > 0) this.#comeSoon()
+    return true
+  }
+
+  /** Resolves soon, after what is running now. */
+  soon(): Promise<void> {
+    return new Promise((resolve) => this.#schedule.soon(resolve))
+  }
+
   /** Writes what waits and lets everybody know before it returns. */
   close(): void {
     if (this.#state === 'closed') return

@@ -35,7 +35,7 @@ export async function house(script: Record<string, unknown>, core: Partial<CoreC
   const engine = createScriptedEngine({ id: 'e', script: readScript({ models: ['m'], ...script }) })
   const driver = new Driver(
     { clock: systemClock(recovered.core.nowUs, recovered.core.wallOffsetUs), ids: systemIds, log: store.log, bodies: store.bodies, images: store.images, engines: [engine] },
-    { checkEveryTurns: 1, onFatal: (error) => fatal.push(error), storeFailure },
+    { checkEveryTurns: 1, onFatal: (error) => fatal.push(error), storeFailure, snapshotEveryFacts: 25 },
     recovered,
   )
   built = driver

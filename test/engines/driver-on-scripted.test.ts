@@ -44,7 +44,7 @@ async function house(shapes: readonly Record<string, unknown>[], core: Partial<C
   const config = { ...CORE_DEFAULTS, attemptsMax: 20, ...core }
   const store = openStore(join(dir, 'data'), {
     onFailure: (error) => fatal.push(error), onLoss: ({ id, why }) => fatal.push(new Error(`${id}: ${why}`)), digestFile: () => Promise.resolve(null),
-    imagesDir: join(dir, 'images'), imageBytesMax: config.hostBytesMax, bodyBytesMax: 1 << 26,
+    imagesDir: join(dir, 'images'), imageBytesMax: config.hostBytesMax, bodyBytesMax: 1 << 26, logRetentionUs: 0,
   })
   const recovered = recover(config, store.log)
   const clock = systemClock(recovered.core.nowUs, recovered.core.wallOffsetUs)
@@ -60,7 +60,7 @@ async function house(shapes: readonly Record<string, unknown>[], core: Partial<C
   }
   const driver = new Driver(
     { clock, ids: systemIds, log: store.log, bodies: store.bodies, images: store.images, engines },
-    { checkEveryTurns: 1, onFatal, storeFailure: 'refuse' }, recovered,
+    { checkEveryTurns: 1, onFatal, storeFailure: 'refuse', snapshotEveryFacts: 500 }, recovered,
   )
   const seen = new Map<string, number>()
   driver.watch(({ fact }) => seen.set(fact.kind, (seen.get(fact.kind) ?? 0) + 1))

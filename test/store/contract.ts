@@ -2,6 +2,7 @@
 import assert from 'node:assert/strict'
 import { afterEach, beforeEach, describe, test } from 'node:test'
 import { bodyId, moveId, tenantId } from '../../src/core/ids.ts'
+import type { Snapshot } from '../../src/core/snapshot.ts'
 import type { Loss } from '../../src/store/bodies.ts'
 import type { Store } from '../../src/store/store.ts'
 import type { StoreError } from '../../src/store/store-error.ts'
@@ -10,6 +11,7 @@ import { logged } from './facts.ts'
 
 export interface Given {
   readonly bodyBytesMax: number
+  readonly logRetentionUs: number
   readonly onFailure: (error: StoreError) => void
   readonly onLoss: (loss: Loss) => void
 }
@@ -20,6 +22,8 @@ export interface Place {
   /** Writes the image that `keep` is told of; its digest is `digestOf`. */
   writeImage(store: Store, image: string, content: string): void
   digestOf(content: string): string
+  /** Changes a bit in the middle of that snapshot. */
+  damageSnapshot(seq: number): void
   remove(): void
 }
 
@@ -28,6 +32,12 @@ const bytes = (text: string): Uint8Array => new TextEncoder().encode(text)
 const textOf = (found: Uint8Array | null): string | null => (found === null ? null : new TextDecoder().decode(found))
 
 export const pause = (waitMs: number): Promise<void> => new Promise((resolve) => { setTimeout(resolve, waitMs) })
+/** The same bytes but for one bit in the middle. */
+export function flipped(whole: Uint8Array): Uint8Array {
+  const bytes = Uint8Array.from(whole)
+  bytes[bytes.length >> 1] = (bytes[bytes.length >> 1] ?? 0) ^ 1
+  return bytes
+}
 const nextTurn = (): Promise<void> => new Promise((resolve) => { setImmediate(resolve) })
 
 export function storeContract(name: string, place: () => Place): void {
@@ -36,15 +46,18 @@ export function storeContract(name: string, place: () => Place): void {
     let store: Store
     let losses: Loss[] = []
     let failures: StoreError[] = []
+    let retentionUs = Number.MAX_SAFE_INTEGER
     const open = (bodyBytesMax = 1_000_000): Store => here.open({
-      bodyBytesMax, onFailure: (error) => failures.push(error), onLoss: (loss) => losses.push(loss),
+      bodyBytesMax, logRetentionUs: retentionUs, onFailure: (error) => failures.push(error), onLoss: (loss) => losses.push(loss),
     })
-    const reopen = async (bodyBytesMax?: number): Promise<Store> => {
+    const reopen = async (bodyBytesMax?: number, logRetentionUs = retentionUs): Promise<Store> => {
+      retentionUs = logRetentionUs
       await store.close()
       store = open(bodyBytesMax)
       return store
     }
     beforeEach(() => {
+      retentionUs = Number.MAX_SAFE_INTEGER
       losses = []
       failures = []
       here = place()
@@ -56,6 +69,7 @@ export function storeContract(name: string, place: () => Place): void {
       assert.deepEqual(failures, [])
     })
     logTests(() => store, reopen)
+    snapshotTests(() => store, reopen, () => here, () => losses)
     durableTests(() => store, reopen)
     bodyTests(() => store, reopen, () => losses)
     imageTests(() => store, reopen, () => here)
@@ -98,6 +112,72 @@ function logTests(store: () => Store, reopen: () => Promise<Store>): void {
     assert.equal(store().log.nextReign(), 3)
   })
 }
+
+function snapshotTests(
+  store: () => Store, reopen: (bytesMax?: number, logRetentionUs?: number) => Promise<Store>, place: () => Place, losses: () => readonly Loss[],
+): void {
+  const seqs = (): readonly number[] => [...store().log.snapshots()].map(({ seq }) => seq)
+  const first = (): number | undefined => [...store().log.read()][0]?.seq
+  /** Ten facts, then a snapshot after the last of them. */
+  const live = async (last: number): Promise<void> => {
+    append(store(), Array.from({ length: 10 }, (_, index) => last - 9 + index), true)
+    store().log.snapshot(() => snapshotOf(last))
+    await reopen()
+  }
+
+  test('a snapshot comes back as it was taken, with every character, and the newest first', async () => {
+    await live(10)
+    await live(20)
+    assert.deepEqual([...store().log.snapshots()], [snapshotOf(20), snapshotOf(10)])
+    assert.deepEqual([...store().log.read(15)].map(({ seq }) => seq), [16, 17, 18, 19, 20])
+  })
+
+  test('what waits in the log is on disk before a snapshot is made of it', async () => {
+    append(store(), [1, 2, 3], false)
+    let durable = 0
+    append(store(), [4], false, () => durable++)
+    store().log.snapshot(() => snapshotOf(4))
+    await nextTurn()
+    await nextTurn()
+    assert.equal(durable, 1)
+  })
+
+  test('two snapshots are kept, and a second that comes while the first is written is left to the next', async () => {
+    for (const last of [10, 20, 30]) await live(last)
+    assert.deepEqual(seqs(), [30, 20])
+    store().log.snapshot(() => snapshotOf(31))
+    store().log.snapshot(() => assert.fail('one is being written'))
+    await reopen()
+    assert.deepEqual(seqs(), [31, 30])
+  })
+
+  test('a damaged snapshot is told, counted and passed over, and does not count among those kept', async () => {
+    for (const last of [10, 20, 30]) await live(last)
+    place().damageSnapshot(30)
+    assert.deepEqual(seqs(), [20])
+    assert.deepEqual(losses().map(({ kind, id }) => [kind, id]), [['snapshot', '30']])
+    assert.equal(store().snapshots.lost, 1)
+    await live(40)
+    assert.deepEqual(seqs(), [40, 20])
+  })
+
+  test('facts go when both kept snapshots hold them and they are older than the retention', async () => {
+    await reopen(undefined, 0)
+    await live(10)
+    assert.equal(first(), 1, 'one snapshot could be damaged')
+    await live(20)
+    await live(30)
+    assert.equal(first(), 21)
+  })
+
+  test('facts that are not old enough stay, whoever holds them', async () => {
+    await reopen(undefined, 25_000)
+    for (const last of [10, 20, 30, 40]) await live(last)
+    assert.equal(first(), 15, 'fact 15 happened 25 ms before fact 40')
+  })
+}
+
+const snapshotOf = (seq: number): Snapshot => ({ version: 1, seq, atUs: seq * 1_000, texts: [`{"ä€😀\\n":${seq}}`, '', 'x'.repeat(seq)] })
 
 function durableTests(store: () => Store, reopen: () => Promise<Store>): void {
   test('a barrier is durable soon, but never inside the append', async () => {

@@ -6,6 +6,7 @@ import { join } from 'node:path'
 import { test } from 'node:test'
 import { fileURLToPath } from 'node:url'
 import { bodyId } from '../../src/core/ids.ts'
+import { snapshotAfter } from './killed-snapshot.ts'
 import { openStore } from '../../src/store/store.ts'
 
 const ROUNDS = 12
@@ -32,6 +33,7 @@ test('kill -9 at any moment loses nothing that was durable, half no append, and 
   const folder = mkdtempSync(join(tmpdir(), 'entracte-kill-'))
   const data = join(folder, 'data')
   let before = -1
+  let seen = 0
   try {
     for (let round = 0; round < ROUNDS; round++) {
       const { durable, refused } = await liveAndDie(data, 5 + ((round * 37) % 90))
@@ -39,19 +41,26 @@ test('kill -9 at any moment loses nothing that was durable, half no append, and 
       assert.ok(durable > before, `round ${round} wrote something`)
       const store = openStore(data, {
         onFailure: (error) => { throw error }, onLoss: ({ id, why }) => assert.fail(`${id}: ${why}`),
-        digestFile: async () => null, imagesDir: folder, imageBytesMax: 0, bodyBytesMax: 1_000_000,
+        digestFile: async () => null, imagesDir: folder, imageBytesMax: 0, bodyBytesMax: 1_000_000, logRetentionUs: 0,
       })
       const seqs = [...store.log.read()].map(({ seq }) => seq)
       const last = seqs.at(-1) ?? -1
       assert.ok(last >= durable, `fact ${durable} was durable, and the log ends at ${last}`)
-      assert.deepEqual(seqs, seqs.map((_, index) => index), 'no hole')
-      assert.equal(seqs.length % APPEND_FACTS, 0, 'no half append')
+      const first = seqs[0] ?? 0
+      assert.deepEqual(seqs, seqs.map((_, index) => first + index), 'no hole')
+      assert.equal((last + 1) % APPEND_FACTS, 0, 'no half append')
+      const snapshots = [...store.log.snapshots()]
+      for (const snapshot of snapshots) assert.deepEqual(snapshot, snapshotAfter(snapshot.seq), 'no half snapshot')
+      assert.ok(snapshots.every(({ seq }) => seq <= last), 'no snapshot is ahead of the log')
+      assert.ok(first === 0 || first - 1 <= (snapshots.at(-1)?.seq ?? -1), 'no fact is gone that a snapshot needs')
+      seen += snapshots.length
       // The writer puts a body before the append that names it, so it is there whenever the append is.
       assert.equal(Buffer.from(store.bodies.get(bodyId('last')) ?? []).toString(), String(last))
       assert.equal(store.log.nextReign(), 2 * (round + 1), 'the writer took one reign, and so do we')
       await store.close()
       before = last
     }
+    assert.ok(seen > ROUNDS, `${seen} snapshots were seen`)
   } finally {
     rmSync(folder, { recursive: true, force: true })
   }

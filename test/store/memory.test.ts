@@ -4,7 +4,7 @@ import { bodyId, tenantId } from '../../src/core/ids.ts'
 import { MemoryDisk, memoryStore } from '../../src/store/memory.ts'
 import type { StoreError } from '../../src/store/store-error.ts'
 import { FLOW_COMMIT_MS } from '../../src/store/write-behind.ts'
-import { storeContract } from './contract.ts'
+import { flipped, storeContract } from './contract.ts'
 import { logged } from './facts.ts'
 
 storeContract('memory', () => {
@@ -13,6 +13,7 @@ storeContract('memory', () => {
     open: (given) => memoryStore({ disk, ...given }),
     writeImage: () => undefined,
     digestOf: (content) => content,
+    damageSnapshot: (seq) => void disk.snapshotFiles.write(seq, [flipped(disk.snapshotFiles.read(seq) ?? new Uint8Array())]),
     remove: () => undefined,
   }
 })

@@ -14,7 +14,7 @@ import type { Loss } from '../../src/store/bodies.ts'
 import { Database } from '../../src/store/database.ts'
 import { openStore, type Store, type StoreOptions } from '../../src/store/store.ts'
 import { StoreError } from '../../src/store/store-error.ts'
-import { pause, storeContract } from './contract.ts'
+import { flipped, pause, storeContract } from './contract.ts'
 import { logged } from './facts.ts'
 
 const digestOf = (content: string | Buffer): string => crc32(content).toString(16).padStart(8, '0')
@@ -28,6 +28,7 @@ const options = (folder: string, more: Partial<StoreOptions> = {}): StoreOptions
   },
   imagesDir: join(folder, 'images'),
   imageBytesMax: 1_000_000,
+  logRetentionUs: 0,
   bodyBytesMax: 1_000_000,
   ...more,
 })
@@ -38,6 +39,10 @@ storeContract('sqlite', () => {
     open: (given) => openStore(join(folder, 'data'), options(folder, given)),
     writeImage: (store, image, content) => writeFileSync(store.images.path(moveId(image)), content),
     digestOf,
+    damageSnapshot(seq) {
+      const path = join(folder, 'data', 'snapshots', `${seq}.snapshot`)
+      writeFileSync(path, flipped(readFileSync(path)))
+    },
     remove: () => rmSync(folder, { recursive: true, force: true }),
   }
 })
