@@ -8,9 +8,9 @@ import type { Fact } from '../core/fact.ts'
 import { rawOf, type CallId, type ProgramId } from '../core/ids.ts'
 import type { Call, CoreState } from '../core/state.ts'
 import type { CallHandle, CallUpdate, ProgramReply } from './gateway.ts'
-import { bodyOf, resultOf } from './perform.ts'
 import type { Outcome, Ports, StreamPart } from './ports.ts'
 import type { Follower, Streams } from './streams.ts'
+import { bodyOf, resultOf } from './working-bodies.ts'
 
 type Last = Extract<CallUpdate, { kind: 'done' }>
 

@@ -15,11 +15,12 @@ import type { CoreState } from '../core/state.ts'
 import { upcast } from '../core/upcast.ts'
 import { Admissions } from './admissions.ts'
 import type { CallHandle, Gateway, ProgramReply, Submission } from './gateway.ts'
-import { bodyOf, Performer, recordOf } from './perform.ts'
+import { Performer } from './perform.ts'
 import type { EngineSink, Outcome, Ports, StreamChunk } from './ports.ts'
 import type { Recovered } from './recover.ts'
 import { Streams } from './streams.ts'
 import { FACTS_MAX, Trace } from './trace.ts'
+import { bodyOf, neededBodies, recordOf } from './working-bodies.ts'
 
 interface DriverOptions {
   /** The invariants are checked every so many turns; 1 in tests, 0 never. */
@@ -77,6 +78,7 @@ export class Driver implements Gateway {
 
   /** Takes the next reign, fences what ran before, and opens the engines. */
   async start(): Promise<void> {
+    this.#ports.bodies.keepOnly(neededBodies(this.core))
     const images = await this.#ports.images.verify()
     const reign = this.#ports.log.nextReign()
     this.post({ kind: 'restart', reign, wallOffsetUs: this.#ports.clock.wallOffsetUs(), images })

@@ -5,16 +5,12 @@
  */
 import { must } from '../core/assert.ts'
 import type { Fact } from '../core/fact.ts'
-import { bodyId, type BodyId, type CallId, type EngineId } from '../core/ids.ts'
+import type { CallId, EngineId } from '../core/ids.ts'
 import type { Input } from '../core/input.ts'
 import type { CoreState, State } from '../core/state.ts'
 import type { EngineCommand, EnginePort, ImageIdentity, ImageSpan, Ports } from './ports.ts'
 import type { Streams } from './streams.ts'
-
-export const bodyOf = (call: CallId): BodyId => bodyId(`body:${call}`)
-const preparedOf = (call: CallId): BodyId => bodyId(`prepared:${call}`)
-export const recordOf = (call: CallId): BodyId => bodyId(`record:${call}`)
-export const resultOf = (call: CallId): BodyId => bodyId(`result:${call}`)
+import { bodyOf, preparedOf, recordOf, resultOf } from './working-bodies.ts'
 
 type Of<Kind extends Fact['kind']> = Extract<Fact, { kind: Kind }>
 

@@ -46,6 +46,8 @@ export interface Bodies {
   put(id: BodyId, tenant: TenantId, bytes: Uint8Array): void
   get(id: BodyId): Uint8Array | null
   drop(id: BodyId): void
+  /** At a start: what a crash kept from being dropped goes. */
+  keepOnly(needed: ReadonlySet<BodyId>): void
 }
 
 /** The table of KV images on the host tier; the engine writes and reads the files themselves. */

@@ -4,10 +4,10 @@
  * lost character: they are kept here and written behind, within JOURNAL_US. Bounded by `maxTokens` of each open call.
  * A follower is a place in the list, so a slow reader holds nothing that is not held anyway.
  */
-import type { BodyId, CallId, TenantId } from '../core/ids.ts'
-import { bodyId } from '../core/ids.ts'
+import type { CallId, TenantId } from '../core/ids.ts'
 import type { CallUpdate } from './gateway.ts'
 import type { Bodies, Clock, StreamChunk, StreamPart } from './ports.ts'
+import { journalOf } from './working-bodies.ts'
 
 const JOURNAL_US = 50_000
 
@@ -40,7 +40,7 @@ export class Streams {
   reopen(call: CallId, tenant: TenantId, first: CallUpdate): void {
     this.open(call, tenant, first)
     const stream = this.#streams.get(call)
-    const journal = stream === undefined ? null : readJournal(this.#bodies.get(journalId(call)))
+    const journal = stream === undefined ? null : readJournal(this.#bodies.get(journalOf(call)))
     if (stream === undefined || journal === null) return
     stream.tokens.push(...journal.tokens)
     for (const part of journal.parts) stream.updates.push({ kind: 'part', part })
@@ -79,7 +79,7 @@ export class Streams {
       this.#push(stream, last)
       this.#streams.delete(call)
     }
-    this.#bodies.drop(journalId(call))
+    this.#bodies.drop(journalOf(call))
   }
 
   /** The bodies close after this: nothing more is written. */
@@ -114,7 +114,7 @@ export class Streams {
       stream.journalDue = false
       if (stream.ended || this.#stopped) return
       const journal = JSON.stringify({ tokens: stream.tokens, parts: this.parts(stream.call) })
-      this.#bodies.put(journalId(stream.call), stream.tenant, Buffer.from(journal))
+      this.#bodies.put(journalOf(stream.call), stream.tenant, Buffer.from(journal))
     })
   }
 }
@@ -159,8 +159,6 @@ export class Follower {
 }
 
 const isLast = (update: CallUpdate): boolean => update.kind === 'done' || update.kind === 'refused' || update.kind === 'failed'
-
-const journalId = (call: CallId): BodyId => bodyId(`journal:${call}`)
 
 /** A journal is ours, but a disk may hand back anything: what does not parse is as good as none. */
 function readJournal(bytes: Uint8Array | null): { tokens: number[]; parts: StreamPart[] } | null {

@@ -68,6 +68,10 @@ export class StoredBodies implements Bodies {
     this.#forget(id)
   }
 
+  keepOnly(needed: ReadonlySet<BodyId>): void {
+    for (const id of [...this.#sizes.keys()]) if (!needed.has(id)) this.drop(id)
+  }
+
   #note(id: BodyId, bytes: Bytes): void {
     this.#forget(id)
     this.#sizes.set(id, bytes)

@@ -1,6 +1,7 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { CORE_DEFAULTS } from '../../src/core/config.ts'
+import { bodyId } from '../../src/core/ids.ts'
 import { takeSnapshot } from '../../src/core/snapshot.ts'
 import { recover } from '../../src/driver/recover.ts'
 import { MemoryDisk, memoryStore } from '../../src/store/memory.ts'
@@ -87,4 +88,22 @@ test('a program that waited through a kill is explained from its first fact, als
   assert.equal((await follow(after.driver.submit(submission(messages, { program: 'waits' })))).text, 'done now')
   await after.close()
   assert.deepEqual([...before.fatal, ...after.fatal], [])
+})
+
+test('bodies that a kill kept from being dropped are gone after the next start, and those still needed are there', async () => {
+  const before = await house({ ...TOOLS, items: [...TOOLS.items.slice(0, 1), { match: '.', text: 'word '.repeat(80) }], tokensPerSecond: 100 })
+  await follow(before.driver.submit(submission([{ role: 'user', content: 'go' }], { program: 'waits' })))
+  void follow(before.driver.submit(submission([{ role: 'user', content: 'talk' }], { program: 'runs' }))).catch(() => null)
+  await until(() => [...before.driver.core.calls.values()].some((call) => call.outputTokens > 3))
+  await new Promise((resolve) => setTimeout(resolve, 120))
+  const kinds = (disk: MemoryDisk): string[] => disk.bodySizes().map(({ id }) => id.split(':')[0] ?? '').sort()
+  const kept = kinds(before.disk)
+  assert.deepEqual(kept, ['body', 'journal', 'prepared', 'record', 'result'])
+  before.kill()
+  const gone = bodyId('record:of-a-call-that-was-forgotten')
+  before.disk.commit({ facts: [], images: new Map(), bodies: new Map([[gone, { tenant: LOCAL, bytes: new Uint8Array(3) }]]) })
+
+  const after = await house(TOOLS, {}, before.disk)
+  await after.close()
+  assert.deepEqual(kinds(before.disk), kept)
 })

@@ -1,0 +1,29 @@
+/**
+ * Owns the names of working bodies and how long each is needed: a call's own while it is open, its result while its tool
+ * calls wait to be answered, a token record while a State has it. Whoever ends one drops it; what a crash kept from being
+ * dropped is found here at the next start.
+ */
+import { isOver } from '../core/call-read.ts'
+import { bodyId, type BodyId, type CallId } from '../core/ids.ts'
+import type { CoreState } from '../core/state.ts'
+
+/** As the client sent it. */
+export const bodyOf = (call: CallId): BodyId => bodyId(`body:${call}`)
+/** As the engine that measured it wants it back. */
+export const preparedOf = (call: CallId): BodyId => bodyId(`prepared:${call}`)
+/** Output tokens so far, and what they show. */
+export const journalOf = (call: CallId): BodyId => bodyId(`journal:${call}`)
+export const recordOf = (call: CallId): BodyId => bodyId(`record:${call}`)
+/** What a committed call showed: a retry is shown it again. */
+export const resultOf = (call: CallId): BodyId => bodyId(`result:${call}`)
+
+/** All that this state can still ask for. */
+export function neededBodies(core: Readonly<CoreState>): ReadonlySet<BodyId> {
+  const needed = new Set<BodyId>()
+  for (const call of core.calls.values()) {
+    if (!isOver(call)) needed.add(bodyOf(call.id)).add(preparedOf(call.id)).add(journalOf(call.id))
+  }
+  for (const { call, stage } of core.interrupts.values()) if (stage.kind === 'waiting') needed.add(resultOf(call))
+  for (const { record } of core.states.values()) if (record !== null) needed.add(recordOf(record))
+  return needed
+}
