@@ -3,7 +3,8 @@ import { test } from 'node:test'
 import { apply } from '../../src/core/apply.ts'
 import { restoreSnapshot, SNAPSHOT_VERSION, takeSnapshot } from '../../src/core/snapshot.ts'
 import type { CoreState } from '../../src/core/state.ts'
-import { checkInvariants, nothingSeen } from '../../src/core/invariants.ts'
+import { checkInvariants } from '../../src/core/invariants.ts'
+import { nothingSeen } from '../../src/core/invariants/law.ts'
 import { LANES, World } from './world.ts'
 
 function lived(seed: number): World {
