@@ -123,6 +123,9 @@ const core = z.strictObject({
   order: z.enum(['fcfs', 'fcfs-program', 'plas']).default(d.order),
   residency: z.enum(['least-cost', 'lru-host', 'always-preserve', 'always-offload', 'always-discard'])
     .default(d.residency),
+  placement: z.enum(['least-seconds', 'most-room']).default(d.placement),
+  /** In place of the three above: an order, a residency and a placement that agree. */
+  joint: z.enum(['entracte', 'engine-own']).nullable().default(d.joint),
   exactResume: z.boolean().default(d.exactResume),
   hostMiBMax: inMebibytes(d.hostBytesMax),
   grantTokens: count.default(d.grantTokens),
@@ -133,6 +136,8 @@ const core = z.strictObject({
   programDepthMax: count.default(d.programDepthMax),
   sessionStatesMax: z.int().min(0).default(d.sessionStatesMax),
   dispatchWindow: count.default(d.dispatchWindow),
+  placementEnginesMax: count.default(d.placementEnginesMax),
+  placementGainSeconds: inSeconds(d.placementGainUs),
   preemptionsMax: z.int().min(0).default(d.preemptionsMax),
   attemptsMax: count.default(d.attemptsMax),
   humanTools: z.array(z.string().min(1)).default([...d.humanTools]),
@@ -144,7 +149,7 @@ const core = z.strictObject({
   idleGranuleSecondMicro: z.int().min(0).default(d.idleGranuleSecondMicro),
   hostMebibyteSecondMicro: z.int().min(0).default(d.hostMebibyteSecondMicro),
 }).transform((from): CoreConfig => {
-  const { hostMiBMax, programIdleSeconds, interruptMaxSeconds, sessionRetentionSeconds, plasQuantumSeconds, ...rest } = from
+  const { hostMiBMax, programIdleSeconds, interruptMaxSeconds, sessionRetentionSeconds, plasQuantumSeconds, placementGainSeconds, ...rest } = from
   return {
     ...rest,
     hostBytesMax: hostMiBMax,
@@ -152,6 +157,7 @@ const core = z.strictObject({
     interruptMaxUs: interruptMaxSeconds,
     sessionRetentionUs: sessionRetentionSeconds,
     plasQuantumUs: plasQuantumSeconds,
+    placementGainUs: placementGainSeconds,
   }
 })
 

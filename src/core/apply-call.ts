@@ -7,7 +7,7 @@ import type { AttemptReport } from './input.ts'
 import { spanTokens } from './kv-read.ts'
 import { cutSpans, takeDevice } from './memory.ts'
 import { dequeue, enqueue } from './queue.ts'
-import { emptyLedger, type Call, type CallStage, type CoreState, type State } from './state.ts'
+import { emptyLedger, type Call, type CallStage, type CoreState, type Engine, type State } from './state.ts'
 import type { Us } from './units.ts'
 
 type Of<Kind extends Fact['kind']> = Extract<Fact, { kind: Kind }>
@@ -63,7 +63,7 @@ function applyEnd(core: CoreState, fact: Fact, atUs: Us): boolean {
     case 'call.paused': {
       const call = must(core.calls, fact.call)
       charge(core, call, fact.report)
-      leaveEngine(core, call)
+      leaveEngine(core, call, atUs)
       call.preemptions += 1
       idle(activeState(core, call), atUs)
       moveTo(core, call, { kind: 'measured' })
@@ -72,7 +72,7 @@ function applyEnd(core: CoreState, fact: Fact, atUs: Us): boolean {
     case 'call.retried': {
       const call = must(core.calls, fact.call)
       waste(core, call)
-      leaveEngine(core, call)
+      leaveEngine(core, call, atUs)
       cutToBase(core, call, atUs)
       call.attempt = fact.attempt
       moveTo(core, call, { kind: call.measured ? 'measured' : 'arrived' })
@@ -192,7 +192,7 @@ function complete(core: CoreState, fact: Of<'call.completed'>, atUs: Us): void {
   call.outputTokens = fact.report.outputTokens
   call.recomputedTokens += fact.report.recomputedTokens
   const state = activeState(core, call)
-  leaveEngine(core, call)
+  leaveEngine(core, call, atUs)
   if (state !== null) {
     for (const span of fact.spans) {
       core.segments.set(span.segment, { id: span.segment, tenant: state.tenant, origin: span.origin, tokens: span.tokens, digest: span.digest, refs: 1 })
@@ -228,7 +228,7 @@ function cutToBase(core: CoreState, call: Call, atUs: Us): void {
 }
 
 function end(core: CoreState, call: Call, stage: CallStage, atUs: Us): void {
-  leaveEngine(core, call)
+  leaveEngine(core, call, atUs)
   cutToBase(core, call, atUs)
   moveTo(core, call, stage)
   must(core.programs, call.program).lastUs = atUs
@@ -236,7 +236,7 @@ function end(core: CoreState, call: Call, stage: CallStage, atUs: Us): void {
 }
 
 function detach(core: CoreState, call: Call, atUs: Us): void {
-  leaveEngine(core, call)
+  leaveEngine(core, call, atUs)
   cutToBase(core, call, atUs)
   moveTo(core, call, { kind: 'detached', sinceUs: atUs })
 }
@@ -262,9 +262,18 @@ function idle(state: State | null, atUs: Us): void {
   state.idleSinceUs = atUs
 }
 
-function leaveEngine(core: CoreState, call: Call): void {
-  if (call.stage.kind === 'running' || call.stage.kind === 'pausing') core.engines.get(call.stage.engine)?.running.delete(call.id)
+function leaveEngine(core: CoreState, call: Call, atUs: Us): void {
+  if (call.stage.kind !== 'running' && call.stage.kind !== 'pausing') return
+  const engine = core.engines.get(call.stage.engine)
+  if (engine === undefined) return
+  engine.running.delete(call.id)
+  if (call.stage.kind === 'running') learnStay(engine, atUs - call.stage.sinceUs)
 }
+
+function learnStay(engine: Engine, stayedUs: Us): void {
+  engine.stayUs = engine.stayUs === 0 ? stayedUs : engine.stayUs + Math.trunc((stayedUs - engine.stayUs) / STAYS_WEIGHED)
+}
+const STAYS_WEIGHED = 8
 
 function leaveQueue(core: CoreState, call: Call): void {
   if (call.stage.kind === 'ready') dequeue(core, call)

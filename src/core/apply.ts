@@ -197,7 +197,7 @@ function applyEngine(core: CoreState, fact: Fact): boolean {
       core.engines.set(fact.engine, {
         id: fact.engine, stage: 'joined', capabilities: fact.capabilities, speeds: fact.speeds,
         ownedGranules: before?.ownedGranules ?? 0, reservedGranules: before?.reservedGranules ?? 0,
-        sequencesUsed: before?.sequencesUsed ?? 0, running: before?.running ?? new Set(), orders: before?.orders ?? [],
+        sequencesUsed: before?.sequencesUsed ?? 0, running: before?.running ?? new Set(), stayUs: before?.stayUs ?? 0, orders: before?.orders ?? [],
       })
       return true
     }

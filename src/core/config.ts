@@ -4,11 +4,17 @@ import { seconds, type Bytes, type Tokens, type Us } from './units.ts'
 export type OrderName = 'fcfs' | 'fcfs-program' | 'plas'
 export type ResidencyName = 'least-cost' | 'lru-host' | 'always-preserve' | 'always-offload' | 'always-discard'
 
+export type PlacementName = 'least-seconds' | 'most-room'
+export type JointName = 'entracte' | 'engine-own'
+
 export interface CoreConfig {
   /** `observe`: identity, trace and what would have been done are recorded; order and KV stay as the engine's own. */
   readonly mode: 'schedule' | 'observe'
   readonly order: OrderName
   readonly residency: ResidencyName
+  readonly placement: PlacementName
+  /** An order, a residency and a placement that agree, in place of the three above; null: they are chosen one by one. */
+  readonly joint: JointName | null
   /** Default for a call that does not say: recompute replays origins, so that the tokens are the same. */
   readonly exactResume: boolean
   /** Host tier budget; at it, images are dropped cheapest regret first, then States are discarded. */
@@ -29,6 +35,10 @@ export interface CoreConfig {
   readonly sessionStatesMax: number
   /** Ready calls looked at in one dispatch after the first that does not fit. */
   readonly dispatchWindow: number
+  /** Engines that a call's placement looks at; of more, a part that its number picks, and the one that has its KV. */
+  readonly placementEnginesMax: number
+  /** A State leaves the device it is on only where its call is done sooner by this, the copy included. */
+  readonly placementGainUs: Us
   /** Times a call may be preempted; at it, it runs to its end. */
   readonly preemptionsMax: number
   /** Attempts of a call; at it the call fails. */
@@ -53,6 +63,8 @@ export const CORE_DEFAULTS: CoreConfig = {
   mode: 'schedule',
   order: 'fcfs-program',
   residency: 'least-cost',
+  placement: 'least-seconds',
+  joint: null,
   exactResume: true,
   hostBytesMax: 1 << 30,
   grantTokens: 256,
@@ -63,6 +75,8 @@ export const CORE_DEFAULTS: CoreConfig = {
   programDepthMax: 16,
   sessionStatesMax: 4,
   dispatchWindow: 64,
+  placementEnginesMax: 16,
+  placementGainUs: 50_000,
   preemptionsMax: 2,
   attemptsMax: 4,
   humanTools: [],

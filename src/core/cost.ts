@@ -26,15 +26,22 @@ const nsToUs = (ns: number): Us => Math.round(ns / 1_000)
 /** Engine time is the unit: a microsecond of it costs one micro-unit. */
 const engineTime = (timeUs: Us): MicroCost => timeUs
 
-const copyOutUs = (engine: Engine, tokens: Tokens): Us => nsToUs(tokens * engine.speeds.copyOutNsPerToken)
+export const copyOutUs = (engine: Engine, tokens: Tokens): Us => nsToUs(tokens * engine.speeds.copyOutNsPerToken)
 export const copyInUs = (engine: Engine, tokens: Tokens): Us => nsToUs(tokens * engine.speeds.copyInNsPerToken)
 export const imageBytes = (engine: Engine, tokens: Tokens): Bytes => tokens * engine.capabilities.kvBytesPerToken
 
+/** What an image may take on host: its bytes and a manifest; one that turns out larger fails its move. */
+export const imageReserveBytes = (engine: Engine, tokens: Tokens): Bytes => imageBytes(engine, tokens) + IMAGE_OVERHEAD_BYTES
+const IMAGE_OVERHEAD_BYTES = 64 * 1_024
+
 /** Engine time of feeding a State again from nothing, and how long that takes if it has the engine to itself. */
-export function recompute(core: Readonly<CoreState>, state: Readonly<State>, engine: Engine): { workUs: Us; wallUs: Us } {
-  const { prefilled, decoded } = tokensByOrigin(core, state)
+export const recompute = (core: Readonly<CoreState>, state: Readonly<State>, engine: Engine): { workUs: Us; wallUs: Us } =>
+  feedAgain(engine, tokensByOrigin(core, state), core.config.exactResume)
+
+/** The same of so many tokens of each origin. `exact`: whether the call wants its tokens fed as they were. */
+export function feedAgain(engine: Engine, { prefilled, decoded }: { prefilled: Tokens; decoded: Tokens }, exact: boolean): { workUs: Us; wallUs: Us } {
   const { prefillNsPerToken, decodeBaseNs, decodeRowNs } = engine.speeds
-  if (!core.config.exactResume || !isExact(engine)) {
+  if (!exact || !isExact(engine)) {
     const workUs = nsToUs((prefilled + decoded) * prefillNsPerToken)
     return { workUs, wallUs: workUs }
   }

@@ -11,11 +11,10 @@ import { discardCost } from './cost.ts'
 import type { EngineId } from './ids.ts'
 import { discardDevice, giveWay, giveWayCost, type MayLose } from './kv.ts'
 import { callWaitingOn, granulesFor, granulesFree, granulesLeaving, granulesTotal, stateOf, stateTokens } from './kv-read.ts'
-import { placeOf } from './placement.ts'
+import { carryOut, placementFor } from './placement.ts'
 import { orderOf } from './orders.ts'
 import { residencyOf } from './residencies.ts'
 import { compareCalls } from './queue.ts'
-import { schedule } from './schedule.ts'
 import type { Call, Engine, StandingOrder } from './state.ts'
 import type { Granules, Us } from './units.ts'
 
@@ -37,9 +36,10 @@ export function dispatch(d: Deciding): void {
 function tryRun(d: Deciding, call: Call, wanted: Map<EngineId, Granules>): boolean {
   const state = stateOf(d.core, call)
   if (state?.residence.kind === 'moving') return false
-  const engine = placeOf(d.core, call, state)
-  if (engine === null) return false
-  const held = state?.device?.granules ?? 0
+  const placed = placementFor(d, call, state, wanted)
+  if (placed === null) return false
+  const { engine } = placed
+  const held = state?.device?.engine === engine.id ? state.device.granules : 0
   const needed = Math.max(0, granulesFor(d.core, engine, call) - held)
   const better = wanted.get(engine.id) ?? 0
   if (!fits(d, engine, needed, better, held > 0)) makeRoom(d, call, engine, needed + better)
@@ -47,7 +47,7 @@ function tryRun(d: Deciding, call: Call, wanted: Map<EngineId, Granules>): boole
     wanted.set(engine.id, better + needed)
     return false
   }
-  schedule(d, call, engine)
+  carryOut(d, call, state, placed, wanted)
   return true
 }
 

@@ -4,6 +4,8 @@
  *
  * A fact is never edited: a change of shape is a new version, and `upcast` lifts the old ones.
  */
+import type { Way } from './continuation.ts'
+import type { Candidate } from './policy/placement/placement.ts'
 import type { BodyId, CallId, EngineId, InterruptId, MoveId, ProgramId, SegmentId, SessionId, StateId, TenantId, ThreadId } from './ids.ts'
 import type { AttemptParts, AttemptReport } from './input.ts'
 import type { Capabilities, Effect, EngineSpeeds, FinishReason, Identity, Interrupt, Origin, Owner, StandingOrder, Tier } from './state.ts'
@@ -41,6 +43,7 @@ export type Fact =
   | { kind: 'call.refused'; call: CallId; code: string; why: string }
   | { kind: 'call.measured'; call: CallId; promptTokens: Tokens; reusable: { state: StateId; tokens: Tokens } | null; renderingWon: string | null }
   | { kind: 'call.ready'; call: CallId; level: number; tie: number }
+  | { kind: 'call.placed'; call: CallId; engine: EngineId; way: Way; candidates: readonly Candidate[] }
   | { kind: 'call.scheduled'; call: CallId; attempt: number; engine: EngineId; state: StateId; baseTokens: Tokens; keepTokens: Tokens; granules: Granules; recomputeTokens: Tokens; forcedTokens: Tokens; replay: 'exact' | 'plain'; rank: number }
   | { kind: 'call.progressed'; call: CallId; attempt: number; report: AttemptReport }
   | { kind: 'call.granted'; call: CallId; granules: Granules }
@@ -93,7 +96,7 @@ export interface Logged {
  * group commit: losing one equals losing an attempt.
  */
 const FLOW: ReadonlySet<Fact['kind']> = new Set([
-  'call.measured', 'call.ready', 'call.scheduled', 'call.progressed', 'call.granted', 'call.demoted', 'call.preempted',
+  'call.measured', 'call.ready', 'call.placed', 'call.scheduled', 'call.progressed', 'call.granted', 'call.demoted', 'call.preempted',
   'call.paused', 'kv.decided', 'kv.preserved', 'kv.offload.begun', 'kv.onboard.begun', 'kv.resume.ready', 'engine.progress',
   'engine.ordered', 'timer.set', 'timer.cleared', 'result.ignored',
 ] satisfies Fact['kind'][])

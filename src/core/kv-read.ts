@@ -17,6 +17,20 @@ export function tokensByOrigin(core: Readonly<CoreState>, state: Readonly<State>
   return sum
 }
 
+/** The same of its first tokens only. */
+export function originsOf(core: Readonly<CoreState>, state: Readonly<State>, firstTokens: Tokens): { prefilled: Tokens; decoded: Tokens } {
+  const sum = { prefilled: 0, decoded: 0 }
+  let left = firstTokens
+  for (const span of state.spans) {
+    const tokens = Math.min(span.tokens, left)
+    sum[must(core.segments, span.segment).origin] += tokens
+    left -= tokens
+  }
+  sum.prefilled += Math.min(state.tail.prefilled, left)
+  sum.decoded += Math.min(state.tail.decoded, Math.max(0, left - state.tail.prefilled))
+  return sum
+}
+
 /** Whether a recompute on this engine would replay origins, so that the same tokens come out. */
 export const isExact = (engine: Readonly<Engine>): boolean =>
   engine.capabilities.exact.answer === 'yes' && engine.capabilities.replayByOrigin

@@ -4,7 +4,7 @@
  * it had. Keeps invariants 5, 9 and 11.
  */
 import { must } from './assert.ts'
-import { discardCost, imageBytes, offloadCost } from './cost.ts'
+import { discardCost, imageReserveBytes, offloadCost } from './cost.ts'
 import { clearTimer, ignore, setTimer, type Deciding } from './deciding.ts'
 import { moveId, type SessionId, type StateId } from './ids.ts'
 import type { MoveDone, MoveFailed } from './input.ts'
@@ -49,7 +49,7 @@ export type MayLose = (state: State, regret: MicroCost) => boolean
  * False where nothing may be lost: then it stays.
  */
 export function giveWay(d: Deciding, state: State, engine: Engine, why: string, mayLose: MayLose): boolean {
-  const neededBytes = imageBytes(engine, stateTokens(state)) + IMAGE_OVERHEAD_BYTES
+  const neededBytes = imageReserveBytes(engine, stateTokens(state))
   const regret = discardCost(d.core, state, engine, 1_000_000)
   const can = engine.capabilities.offload && engine.capabilities.imageKey !== null && neededBytes <= d.core.host.totalBytes
   const dropped = can ? imagesInTheWay(d, neededBytes) : null
@@ -66,7 +66,7 @@ export function giveWay(d: Deciding, state: State, engine: Engine, why: string, 
 
 /** What giving way would cost a State that is wanted again: a copy out and in, or all that would be lost for room. */
 export function giveWayCost(d: Deciding, state: State, engine: Engine): MicroCost {
-  const neededBytes = imageBytes(engine, stateTokens(state)) + IMAGE_OVERHEAD_BYTES
+  const neededBytes = imageReserveBytes(engine, stateTokens(state))
   const can = engine.capabilities.offload && engine.capabilities.imageKey !== null
   return can && hostFreeBytes(d.core) >= neededBytes
     ? offloadCost(d.core, state, engine, 0, 1_000_000)
@@ -85,17 +85,14 @@ function imagesInTheWay(d: Deciding, neededBytes: Bytes): { state: State; regret
   return freeBytes >= neededBytes ? dropped : null
 }
 
-function beginOffload(d: Deciding, state: State, engine: Engine): void {
+export function beginOffload(d: Deciding, state: State, engine: Engine): void {
   clearTimer(d, `reconsider:${state.id}`)
   const tokens = stateTokens(state)
   d.emit({
     kind: 'kv.offload.begun', move: moveId(`${state.id}-${d.core.seq}`), state: state.id, engine: engine.id, tokens,
-    reservedBytes: imageBytes(engine, tokens) + IMAGE_OVERHEAD_BYTES,
+    reservedBytes: imageReserveBytes(engine, tokens),
   })
 }
-
-/** Manifest and tables of an image beside the KV itself; an image that turns out larger fails its move. */
-const IMAGE_OVERHEAD_BYTES = 64 * 1_024
 
 export function discardDevice(d: Deciding, state: State, why: string): void {
   clearTimer(d, `reconsider:${state.id}`)

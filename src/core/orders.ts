@@ -1,5 +1,6 @@
 /** Owns the choice of an order by name: one line here and one file beside the others is a new one. */
 import type { OrderName } from './config.ts'
+import { policyNames } from './joints.ts'
 import { fcfsProgram } from './policy/order/fcfs-program.ts'
 import { fcfs } from './policy/order/fcfs.ts'
 import type { OrderPolicy } from './policy/order/order.ts'
@@ -8,6 +9,4 @@ import type { CoreState } from './state.ts'
 
 const ORDERS: Readonly<Record<OrderName, OrderPolicy>> = { 'fcfs': fcfs, 'fcfs-program': fcfsProgram, 'plas': plas }
 
-/** Observing changes nothing: the order stays what an engine's own is. */
-export const orderOf = (core: Readonly<CoreState>): OrderPolicy =>
-  core.config.mode === 'observe' ? fcfs : ORDERS[core.config.order]
+export const orderOf = (core: Readonly<CoreState>): OrderPolicy => ORDERS[policyNames(core).order]

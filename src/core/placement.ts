@@ -1,23 +1,32 @@
 /**
- * Owns on which engine a call would run. A State on a device ties it to that engine; one on host, or none, goes to the
- * joined engine of its model with the most room, the earlier joined winning a tie.
+ * Owns on which engine a ready call runs: asks the policy, says what was decided with every term of every engine that was
+ * looked at, and sets the call on its way there. A State on another device goes through host: when it has arrived there
+ * the call is looked at again, and may go where it is best off by then.
  */
 import { must } from './assert.ts'
-import { granulesFree } from './kv-read.ts'
-import type { Call, CoreState, Engine, State } from './state.ts'
+import type { Deciding } from './deciding.ts'
+import { beginOffload, discardDevice } from './kv.ts'
+import { candidatesFor, placementOf } from './placements.ts'
+import type { Ahead, Placement } from './policy/placement/placement.ts'
+import { schedule } from './schedule.ts'
+import type { Call, State } from './state.ts'
 
-export function placeOf(core: Readonly<CoreState>, call: Readonly<Call>, state: Readonly<State> | null): Engine | null {
-  if (state?.device != null) {
-    const engine = must(core.engines, state.device.engine)
-    return engine.stage === 'joined' ? engine : null
-  }
-  let best: Engine | null = null
-  for (const engine of core.engines.values()) {
-    if (engine.stage !== 'joined' || !engine.capabilities.models.includes(call.model)) continue
-    if (best === null || roomOf(engine) > roomOf(best)) best = engine
-  }
-  return best
+/** Null where no engine that is there could hold it. */
+export function placementFor(d: Deciding, call: Call, state: State | null, ahead: Ahead): Placement | null {
+  const candidates = candidatesFor(d.core, call, state)
+  return candidates.length === 0 ? null : placementOf(d.core).place(d.core, call, state, candidates, ahead)
 }
 
-const roomOf = (engine: Engine): number =>
-  engine.capabilities.memory === null ? engine.capabilities.runningMax - engine.running.size : granulesFree(engine)
+/** There is room for it where it was placed. Only a choice is told: one engine alone is none. */
+export function carryOut(d: Deciding, call: Call, state: State | null, { engine, way }: Placement, ahead: Ahead): void {
+  const candidates = candidatesFor(d.core, call, state)
+  if (candidates.length > 1) {
+    const priced = placementOf(d.core).priced(d.core, call, state, candidates, ahead)
+    if (priced.length > 0) d.emit({ kind: 'call.placed', call: call.id, engine: engine.id, way, candidates: priced })
+  }
+  const elsewhere = state?.device != null && state.device.engine !== engine.id ? state.device.engine : null
+  if (state === null || elsewhere === null) return schedule(d, call, engine)
+  if (way === 'moved') return beginOffload(d, state, must(d.core.engines, elsewhere))
+  discardDevice(d, state, way === 'fresh' ? 'its call continues none of it' : `its call goes to ${engine.id}, where feeding it again is cheaper than a copy`)
+  schedule(d, call, engine)
+}

@@ -1,5 +1,6 @@
 /** Owns the choice of a residency policy by name: one line here and one file beside the others is a new one. */
 import type { ResidencyName } from './config.ts'
+import { chosenNames, policyNames } from './joints.ts'
 import { fixed } from './policy/residency/fixed.ts'
 import { leastCost } from './policy/residency/least-cost.ts'
 import { lruHost } from './policy/residency/lru-host.ts'
@@ -14,9 +15,7 @@ const RESIDENCIES: Readonly<Record<ResidencyName, ResidencyPolicy>> = {
   'always-discard': fixed('discard'),
 }
 
-/** Observing changes nothing: KV stays where an engine by itself would have it. */
-export const residencyOf = (core: Readonly<CoreState>): ResidencyPolicy =>
-  core.config.mode === 'observe' ? lruHost : RESIDENCIES[core.config.residency]
+export const residencyOf = (core: Readonly<CoreState>): ResidencyPolicy => RESIDENCIES[policyNames(core).residency]
 
 /** What would be done if we did it: the configured policy, whatever the mode. */
-export const proposedResidencyOf = (core: Readonly<CoreState>): ResidencyPolicy => RESIDENCIES[core.config.residency]
+export const proposedResidencyOf = (core: Readonly<CoreState>): ResidencyPolicy => RESIDENCIES[chosenNames(core).residency]

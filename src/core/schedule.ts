@@ -3,7 +3,7 @@
  * host, or by feeding it again. Says how many tokens are kept and how many are fed a second time.
  */
 import { must } from './assert.ts'
-import { copyInUs, recompute } from './cost.ts'
+import { baseTokensOf, fedTokensOf, luggageOf, wayTo } from './continuation.ts'
 import { clearTimer, type Deciding } from './deciding.ts'
 import { moveId, stateId } from './ids.ts'
 import { granulesFor, granulesOf, isExact, spanTokens, stateOf, stateTokens } from './kv-read.ts'
@@ -14,21 +14,15 @@ import type { Tokens } from './units.ts'
 /** The engine has room. Runs the call, or begins to bring its State in. */
 export function schedule(d: Deciding, call: Call, engine: Engine): void {
   const state = stateOf(d.core, call)
+  const way = wayTo(d.core, call, luggageOf(d.core, call, state), engine)
+  if (state !== null && way === 'onboarded') return beginOnboard(d, call, state, engine)
   if (state?.host != null && state.device === null) {
-    if (isWorthOnboarding(d, call, state, engine)) return beginOnboard(d, call, state, engine)
     d.emit({
       kind: 'kv.discarded', state: state.id, tier: 'host', tokens: state.host.tokens, engine: null, dropImage: state.host.image,
       why: 'the call can do without its image, or the engine cannot read it',
     })
   }
   start(d, call, engine)
-}
-
-function isWorthOnboarding(d: Deciding, call: Call, state: State, engine: Engine): boolean {
-  const { capabilities } = engine
-  if (!capabilities.onboard || capabilities.imageKey === null || state.host?.imageKey !== capabilities.imageKey) return false
-  if (fedTokensOf(d, call, state) === 0) return false
-  return copyInUs(engine, state.host.tokens) <= recompute(d.core, state, engine).workUs
 }
 
 function beginOnboard(d: Deciding, call: Call, state: State, engine: Engine): void {
@@ -39,23 +33,11 @@ function beginOnboard(d: Deciding, call: Call, state: State, engine: Engine): vo
   })
 }
 
-/** Committed tokens that this call continues: all of them once it has run, before that what its prompt has in common. */
-function baseTokensOf(call: Call, state: State): Tokens {
-  if (call.startedUs !== null) return spanTokens(state)
-  return call.reusable?.state === state.id ? call.reusable.tokens : 0
-}
-
-/** What was fed before and still counts: the tail too, unless the call continues an earlier point. */
-function fedTokensOf(d: Deciding, call: Call, state: State): Tokens {
-  const baseTokens = baseTokensOf(call, state)
-  return baseTokens < spanTokens(state) ? baseTokens : stateTokens(state)
-}
-
 /** Everything it needs is on the device, or nowhere. */
 export function start(d: Deciding, call: Call, engine: Engine): void {
   const state = stateOf(d.core, call)
   const baseTokens = state === null ? 0 : baseTokensOf(call, state)
-  const fedTokens = state === null ? 0 : fedTokensOf(d, call, state)
+  const fedTokens = state === null ? 0 : fedTokensOf(call, state)
   const keepTokens = Math.min(state?.device?.tokens ?? 0, fedTokens)
   if (state !== null) clearTimer(d, `reconsider:${state.id}`)
   d.emit({

@@ -401,6 +401,8 @@ export interface Engine {
   /** States with a device replica here, or one on its way in. */
   sequencesUsed: number
   running: Set<CallId>
+  /** How long calls stay on it, a moving mean over about eight; 0 before any left. */
+  stayUs: Us
   /** Standing orders as last issued, so that only a change is told. */
   orders: readonly StandingOrder[]
 }

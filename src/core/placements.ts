@@ -1,0 +1,33 @@
+/**
+ * Owns the choice of a placement by name (one line here and one file beside the others is a new one), and which engines a
+ * call may go to at all: joined, of its model, and large enough to hold it. Of more than `placementEnginesMax` that many
+ * are looked at, beginning at one that the call's number picks, and the one that has its KV.
+ */
+import type { PlacementName } from './config.ts'
+import { granulesFor, granulesTotal } from './kv-read.ts'
+import { policyNames } from './joints.ts'
+import { leastSeconds } from './policy/placement/least-seconds.ts'
+import { mostRoom } from './policy/placement/most-room.ts'
+import type { PlacementPolicy } from './policy/placement/placement.ts'
+import type { Call, CoreState, Engine, State } from './state.ts'
+
+const PLACEMENTS: Readonly<Record<PlacementName, PlacementPolicy>> = { 'least-seconds': leastSeconds, 'most-room': mostRoom }
+
+export const placementOf = (core: Readonly<CoreState>): PlacementPolicy => PLACEMENTS[policyNames(core).placement]
+
+export function candidatesFor(core: Readonly<CoreState>, call: Readonly<Call>, state: Readonly<State> | null): Engine[] {
+  const { placementEnginesMax } = core.config
+  const found: Engine[] = []
+  const { size } = core.engines
+  let index = size - (call.seq % size)
+  for (const engine of core.engines.values()) {
+    const inWindow = size <= placementEnginesMax || index % size < placementEnginesMax
+    index += 1
+    if ((inWindow || state?.device?.engine === engine.id) && canHold(core, call, engine)) found.push(engine)
+  }
+  return found
+}
+
+const canHold = (core: Readonly<CoreState>, call: Readonly<Call>, engine: Engine): boolean =>
+  engine.stage === 'joined' && engine.capabilities.models.includes(call.model)
+  && (engine.capabilities.memory === null || granulesFor(core, engine, call) <= granulesTotal(engine))
