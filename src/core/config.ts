@@ -76,7 +76,7 @@ export const CORE_DEFAULTS: CoreConfig = {
   sessionStatesMax: 4,
   dispatchWindow: 64,
   placementEnginesMax: 16,
-  placementGainUs: 50_000,
+  placementGainUs: 100_000,
   preemptionsMax: 2,
   attemptsMax: 4,
   humanTools: [],

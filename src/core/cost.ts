@@ -34,11 +34,10 @@ export const imageBytes = (engine: Engine, tokens: Tokens): Bytes => tokens * en
 export const imageReserveBytes = (engine: Engine, tokens: Tokens): Bytes => imageBytes(engine, tokens) + IMAGE_OVERHEAD_BYTES
 const IMAGE_OVERHEAD_BYTES = 64 * 1_024
 
-/** Engine time of feeding a State again from nothing, and how long that takes if it has the engine to itself. */
-export const recompute = (core: Readonly<CoreState>, state: Readonly<State>, engine: Engine): { workUs: Us; wallUs: Us } =>
-  feedAgain(engine, tokensByOrigin(core, state), core.config.exactResume)
-
-/** The same of so many tokens of each origin. `exact`: whether the call wants its tokens fed as they were. */
+/**
+ * Engine time of feeding so many tokens of each origin again, and how long that takes if it has the engine to itself.
+ * `exact`: whether tokens are wanted as they were.
+ */
 export function feedAgain(engine: Engine, { prefilled, decoded }: { prefilled: Tokens; decoded: Tokens }, exact: boolean): { workUs: Us; wallUs: Us } {
   const { prefillNsPerToken, decodeBaseNs, decodeRowNs } = engine.speeds
   if (!exact || !isExact(engine)) {
@@ -73,7 +72,7 @@ export function offloadCost(core: Readonly<CoreState>, state: Readonly<State>, e
 }
 
 export function discardCost(core: Readonly<CoreState>, state: Readonly<State>, engine: Engine, returnPpm: number): MicroCost {
-  return Math.round((engineTime(recompute(core, state, engine).workUs) * returnPpm) / 1_000_000)
+  return Math.round((engineTime(feedAgain(engine, tokensByOrigin(core, state), core.config.exactResume).workUs) * returnPpm) / 1_000_000)
 }
 
 /** The engine a State's costs are reckoned with: where it is, or the first that can run it. */

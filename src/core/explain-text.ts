@@ -26,7 +26,7 @@ const SHOWN: readonly (readonly [Part, string, string])[] = [
 export function explainText(explained: Explanation): string {
   const sections = [
     heading(explained), division(explained), waitingSection(explained), callSection(explained), decisionSection(explained),
-    moveSection(explained), eventSection(explained),
+    placementSection(explained), moveSection(explained), eventSection(explained),
   ]
   return sections.filter((lines) => lines.length > 0).map((lines) => lines.join('\n')).join('\n\n') + '\n'
 }
@@ -121,6 +121,18 @@ function decisionSection({ decisions, startUs }: Explanation): string[] {
 const optionsText = ({ options }: DecisionLine): string => options
   .map(({ choice, cost, infeasible }) => `${choice} ${infeasible === null ? units(cost) : `no (${infeasible})`}`)
   .join(', ')
+
+/** One row an engine that was looked at; an arrow marks the one taken. */
+function placementSection({ placements, startUs }: Explanation): string[] {
+  if (placements.length === 0) return []
+  const head = ['at', 'call', 'engine', 'its KV', 'queue', 'prefill', 'transfer', 'critical', 'pressure', 'in all']
+  const rows = placements.slice(0, ROWS_MAX).flatMap(({ atUs, call, engine, candidates }) => candidates.map((one, index) => {
+    const terms = [one.queueUs, one.prefillUs, one.transferUs, one.criticalUs, one.pressureUs]
+    const names = index === 0 ? [offset(atUs, startUs), call] : ['', '']
+    return [...names, `${one.engine === engine ? '> ' : '  '}${one.engine}`, one.way, ...[...terms, terms.reduce((sum, us) => sum + us, 0)].map(duration)]
+  }))
+  return section('where its calls were placed', placements.length, [head, ...rows], 'rlllrrrrrr')
+}
 
 function moveSection({ moves, startUs }: Explanation): string[] {
   if (moves.length === 0) return []

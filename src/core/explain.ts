@@ -7,6 +7,7 @@
  */
 import type { Fact, KvChoice, KvOption, Logged } from './fact.ts'
 import { rawOf } from './ids.ts'
+import type { Candidate } from './policy/placement/placement.ts'
 import { PARTS, timelineOf, type CallTrack, type Part, type Span, type Timeline, type WaitTrack } from './timeline.ts'
 import type { Bytes, MicroCost, Tokens, Us } from './units.ts'
 
@@ -57,6 +58,14 @@ export interface DecisionLine {
   readonly waitUs: Us | null
 }
 
+/** Where a call was placed, of several engines. */
+interface PlacementLine {
+  readonly atUs: Us
+  readonly call: string
+  readonly engine: string
+  readonly candidates: readonly Candidate[]
+}
+
 interface MoveLine {
   readonly atUs: Us
   readonly direction: 'offload' | 'onboard'
@@ -90,6 +99,7 @@ export interface Explanation {
   readonly parts: PartTimes
   readonly calls: readonly CallLine[]
   readonly decisions: readonly DecisionLine[]
+  readonly placements: readonly PlacementLine[]
   readonly moves: readonly MoveLine[]
   readonly events: readonly EventLine[]
   readonly recomputedTokens: Tokens
@@ -111,6 +121,8 @@ export function explain(facts: readonly Logged[], live: Live): Explanation {
     parts: divide(spans, within),
     calls: calls.map((call) => callLine(call, waits.find((wait) => wait.call === call.call), life.endUs)),
     decisions: decisionsOf(facts, timeline),
+    placements: facts.flatMap(({ fact, atUs }) => fact.kind === 'call.placed'
+      ? [{ atUs, call: fact.call, engine: fact.engine, candidates: fact.candidates }] : []),
     moves: movesOf(facts),
     events: eventsOf(facts),
     recomputedTokens: calls.reduce((sum, call) => sum + call.recomputedTokens, 0),
