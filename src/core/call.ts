@@ -10,20 +10,19 @@ import type { AttemptFailed, Finished, FromAttempt, HangUp, Measured, MeasureFai
 import { startInterrupt } from './interrupt.ts'
 import { isOver } from './call-read.ts'
 import { decideIdle, discardDevice, discardHost, releaseState } from './kv.ts'
-import { granulesFor, granulesTotal, spanTokens, stateOf, stateTokens } from './kv-read.ts'
+import { couldHold, spanTokens, stateOf, stateTokens } from './kv-read.ts'
 import { orderOf } from './orders.ts'
 import { endIfDone, failProgram } from './program.ts'
 import { readyIfDue } from './ready.ts'
 import type { Call } from './state.ts'
+import type { Tokens } from './units.ts'
 
 // ---------------------------------------------------------------- measured, ready
 
 export function measured(d: Deciding, input: Measured): void {
   const call = d.core.calls.get(input.call)
   if (call?.stage.kind !== 'arrived') return ignore(d, 'measured', input.call, 'the call does not wait to be measured')
-  if (!fitsSomewhere(d, call, input.promptTokens)) {
-    return fail(d, call, 'context_too_long', `the prompt has ${input.promptTokens} tokens, more than any engine of ${call.model} can hold`)
-  }
+  if (!fitsSomewhere(d, { ...call, promptTokens: input.promptTokens })) return failTooLong(d, call, input.promptTokens)
   const own = stateOf(d.core, call)
   if (own !== null && own.model !== call.model) releaseState(d, own.id)
   d.emit({
@@ -33,10 +32,18 @@ export function measured(d: Deciding, input: Measured): void {
   readyIfDue(d, call)
 }
 
-/** Whether an engine that is there could ever give the call its memory. */
-const fitsSomewhere = (d: Deciding, call: Call, promptTokens: number): boolean =>
-  [...d.core.engines.values()].some((engine) => engine.capabilities.models.includes(call.model)
-    && (engine.capabilities.memory === null || granulesFor(d.core, engine, { ...call, promptTokens }) <= granulesTotal(engine)))
+const fitsSomewhere = (d: Deciding, call: Call): boolean => [...d.core.engines.values()].some((engine) => couldHold(d.core, engine, call))
+
+const failTooLong = (d: Deciding, call: Call, promptTokens: Tokens): void =>
+  fail(d, call, 'context_too_long', `the prompt has ${promptTokens} tokens, more than any engine of ${call.model} can hold`)
+
+/** An engine that comes back may be smaller than it was: who waited for the larger one is told. */
+export function failWhatFitsNowhere(d: Deciding): void {
+  for (const call of [...d.core.calls.values()]) {
+    const { kind } = call.stage
+    if ((kind === 'measured' || kind === 'ready') && !fitsSomewhere(d, call)) failTooLong(d, call, call.promptTokens)
+  }
+}
 
 /** The thread's own State, or one that an earlier turn left to the session, which the thread then adopts. */
 function reusableFor(d: Deciding, call: Call, { matched }: Measured): Call['reusable'] {

@@ -4,7 +4,7 @@
  */
 import { must } from './assert.ts'
 import { isOver } from './call-read.ts'
-import { detach, retry } from './call.ts'
+import { detach, failWhatFitsNowhere, retry } from './call.ts'
 import { ignore, setTimer, type Deciding } from './deciding.ts'
 import type { EngineJoined, EngineLost, Restart } from './input.ts'
 import { discardDevice, discardHost, failMove, releaseState } from './kv.ts'
@@ -14,7 +14,10 @@ import type { Call, Engine } from './state.ts'
 
 export function engineJoined(d: Deciding, input: EngineJoined): void {
   if (input.reign !== d.core.reign) return ignore(d, 'engineJoined', input.engine, `reign ${input.reign}, now ${d.core.reign}`)
+  const before = d.core.engines.get(input.engine)
+  if (before?.stage === 'joined') lose(d, before, 'it joined anew', (call) => retry(d, call, 'its engine joined anew'))
   d.emit({ kind: 'engine.joined', engine: input.engine, capabilities: input.capabilities, speeds: input.speeds })
+  failWhatFitsNowhere(d)
 }
 
 export function engineLost(d: Deciding, input: EngineLost): void {

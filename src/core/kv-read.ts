@@ -49,11 +49,23 @@ export const hostFreeBytes = (core: Readonly<CoreState>): Bytes =>
 export const granulesOf = (engine: Readonly<Engine>, tokens: Tokens): Granules =>
   engine.capabilities.memory === null ? 0 : Math.max(1, Math.ceil(tokens / engine.capabilities.memory.granule))
 
-/** Granules a call must have to start: its prompt, what it generated, and a step of its output grant. */
+/**
+ * Granules a call must have to start: its prompt, what it generated, and a step of its output grant; the step is shorter
+ * where the whole engine holds no more.
+ */
 export function granulesFor(core: Readonly<CoreState>, engine: Readonly<Engine>, call: Readonly<Call>): Granules {
+  const { contextTokens, memory } = engine.capabilities
   const output = Math.min(call.maxTokens, call.outputTokens + core.config.grantTokens)
-  return granulesOf(engine, Math.min(call.promptTokens + output, engine.capabilities.contextTokens))
+  const nextTokens = call.promptTokens + Math.min(output, call.outputTokens + 1)
+  const mostTokens = memory === null ? contextTokens : Math.max(nextTokens, granulesTotal(engine) * memory.granule)
+  return granulesOf(engine, Math.min(call.promptTokens + output, contextTokens, mostTokens))
 }
+
+/** Whether the engine, were it empty, could run the call. */
+export const couldHold = (core: Readonly<CoreState>, engine: Readonly<Engine>, call: Readonly<Call>): boolean =>
+  engine.capabilities.models.includes(call.model)
+  && (engine.capabilities.memory === null
+    || (call.promptTokens <= engine.capabilities.contextTokens && granulesFor(core, engine, call) <= granulesTotal(engine)))
 
 /** Granules that ready calls lack and this engine could give. */
 export function granulesWanted(core: Readonly<CoreState>, engine: Readonly<Engine>): Granules {

@@ -4,7 +4,7 @@
  * are looked at, beginning at one that the call's number picks, and the one that has its KV.
  */
 import type { PlacementName } from './config.ts'
-import { granulesFor, granulesTotal } from './kv-read.ts'
+import { couldHold } from './kv-read.ts'
 import { policyNames } from './joints.ts'
 import { leastSeconds } from './policy/placement/least-seconds.ts'
 import { mostRoom } from './policy/placement/most-room.ts'
@@ -23,11 +23,7 @@ export function candidatesFor(core: Readonly<CoreState>, call: Readonly<Call>, s
   for (const engine of core.engines.values()) {
     const inWindow = size <= placementEnginesMax || index % size < placementEnginesMax
     index += 1
-    if ((inWindow || state?.device?.engine === engine.id) && canHold(core, call, engine)) found.push(engine)
+    if ((inWindow || state?.device?.engine === engine.id) && engine.stage === 'joined' && couldHold(core, engine, call)) found.push(engine)
   }
   return found
 }
-
-const canHold = (core: Readonly<CoreState>, call: Readonly<Call>, engine: Engine): boolean =>
-  engine.stage === 'joined' && engine.capabilities.models.includes(call.model)
-  && (engine.capabilities.memory === null || granulesFor(core, engine, call) <= granulesTotal(engine))

@@ -13,6 +13,7 @@ import { engineJoined, engineLost, restart } from './engine.ts'
 import type { Logged } from './fact.ts'
 import type { Input } from './input.ts'
 import { moveDone, moveFailed } from './kv.ts'
+import { malformed, refuseMalformed } from './malformed.ts'
 import { cancelProgram, declareProgram, finishProgram } from './program.ts'
 import { due } from './due.ts'
 import type { CoreState } from './state.ts'
@@ -24,7 +25,9 @@ export function step(core: CoreState, input: Input, nowUs: Us): Logged[] {
   const facts: Logged[] = []
   // A clock that went back is a fault of the world: time stands still until it has caught up.
   const d = deciding(core, Math.max(nowUs, core.nowUs), facts)
-  decide(d, input)
+  const wrong = malformed(input)
+  if (wrong === null) decide(d, input)
+  else refuseMalformed(d, input, wrong)
   dispatch(d)
   return facts
 }

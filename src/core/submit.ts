@@ -14,6 +14,7 @@ import { readyIfDue } from './ready.ts'
 import type { Call, Identity, Interrupt, Program } from './state.ts'
 
 export function submit(d: Deciding, input: Submit): void {
+  if (d.core.calls.has(input.call)) return ignore(d, 'submit', input.call, 'a call of this id exists')
   const retried = retryOf(d, input)
   if (retried !== null) return retry(d, input, retried)
   const refused = admission(d, input)

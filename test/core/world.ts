@@ -85,7 +85,7 @@ export class World {
     this.#faults = options.faults ?? 0
     this.config = { ...CORE_DEFAULTS, hostBytesMax: 200_000, grantTokens: 32, ...options.config }
     this.core = emptyCore(this.config)
-    this.#restart()
+    this.restart()
   }
 
   // ---------------------------------------------------------------- time
@@ -202,8 +202,9 @@ export class World {
 
   // ---------------------------------------------------------------- engines and the driver's part
 
-  #restart(): void {
-    this.#reign += 1
+  /** A control plane begins, over whatever state there is. */
+  restart(): void {
+    this.#reign = this.core.reign + 1
     this.#running.clear()
     this.feed({ kind: 'restart', reign: this.#reign, wallOffsetUs: 0, images: [...this.#images] })
     for (const [index, capabilities] of (this.#options.engines ?? [LANES]).entries()) this.#join(engineId(`e${index}`), capabilities)
@@ -212,7 +213,7 @@ export class World {
   /** Forgets the live state and builds it again from the log: a control plane that was killed. */
   killControlPlane(): void {
     this.core = this.replay()
-    this.#restart()
+    this.restart()
   }
 
   #join(engine: EngineId, capabilities: Capabilities): void {

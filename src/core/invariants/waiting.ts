@@ -28,10 +28,12 @@ export function checkNobodyIsStuck(core: Readonly<CoreState>): void {
 const readyCalls = (core: Readonly<CoreState>): Call[] => [...core.calls.values()].filter(({ stage }) => stage.kind === 'ready')
 
 function canRun(core: Readonly<CoreState>, engine: Engine, call: Call): boolean {
-  if (engine.stage !== 'joined' || !engine.capabilities.models.includes(call.model)) return false
-  if (engine.capabilities.memory === null) return true
+  const { models, memory, runningMax } = engine.capabilities
+  if (engine.stage !== 'joined' || runningMax === 0 || !models.includes(call.model)) return false
+  if (memory === null) return true
   const state = must(core.threads, call.thread).state
   const device = state === null ? null : must(core.states, state).device
   // KV on a device ties a call to it, and that engine may be lost.
-  return (device === null || device.engine === engine.id) && granulesFor(core, engine, call) <= granulesTotal(engine)
+  if (device === null ? memory.sequences === 0 : device.engine !== engine.id) return false
+  return granulesFor(core, engine, call) <= granulesTotal(engine)
 }
