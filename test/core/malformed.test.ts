@@ -68,7 +68,7 @@ test('who fits nowhere since an engine came back smaller is told, and keeps nobo
   at.measure(large, 900)
   at.measure(small, 20)
   at.feed({ kind: 'engineLost', engine: E0, reign: 1, why: 'killed' })
-  at.feed({ kind: 'engineJoined', engine: E0, reign: 1, capabilities: { ...LANES, memory: { cells: 128, granule: 16, sequences: 4 } }, speeds: SPEEDS })
+  at.feed({ kind: 'engineJoined', engine: E0, reign: 1, capabilities: { ...LANES, memory: { cells: 256, granule: 16, sequences: 4 } }, speeds: SPEEDS })
   assert.equal(at.core.calls.get(large)?.stage.kind, 'failed')
   assert.equal(at.core.calls.get(small)?.stage.kind, 'running')
 })
