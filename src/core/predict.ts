@@ -24,8 +24,10 @@ export function bucketOf(waitUs: Us): number {
   return Math.min(WAIT_BUCKETS - 1, ms === 0 ? 0 : 32 - Math.clz32(ms))
 }
 
+const BUCKET_ENDS_US: readonly Us[] = Array.from({ length: WAIT_BUCKETS }, (_, bucket) => 1_000 * (1 << bucket))
+
 /** Upper border of a bucket. */
-const bucketEndUs = (bucket: number): Us => 1_000 * 2 ** bucket
+const bucketEndUs = (bucket: number): Us => BUCKET_ENDS_US[bucket] ?? 0
 
 /** Pseudo-counts in 1/64: a tool, a person, a thread nobody said will go on. */
 const PRIOR: Readonly<Record<'tool' | 'human' | 'open', readonly number[]>> = {

@@ -141,14 +141,16 @@ function breakEvenUs(otherCost: MicroCost, microPerSecond: number): Us {
   return Math.min(HORIZON_US, Math.floor((otherCost * SECOND_US) / Math.max(1, microPerSecond)))
 }
 
-/** The time to hold that makes the expected cost least. */
+/** The time to hold that makes the expected cost least; held time adds up from border to border. */
 function bestHoldUs(wait: Wait, otherCost: MicroCost, microPerSecond: number): Us {
   let best = { untilUs: 0, cost: otherCost }
+  let from = { untilUs: 0, heldUs: 0, still: 1_000_000 }
   for (const untilUs of borders(wait.elapsedUs, HORIZON_US)) {
-    const heldUs = expectedWaitUs(wait.survival, wait.elapsedUs, untilUs)
     const still = stillWaitingPpm(wait.survival, wait.elapsedUs, untilUs)
+    const heldUs = from.heldUs + Math.round(((untilUs - from.untilUs) * (from.still + still)) / 2_000_000)
     const cost = Math.round((heldUs * microPerSecond) / SECOND_US) + Math.round((otherCost * still) / 1_000_000)
     if (cost < best.cost) best = { untilUs, cost }
+    from = { untilUs, heldUs, still }
   }
   return best.untilUs
 }
