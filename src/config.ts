@@ -47,6 +47,7 @@ const tenant = z.strictObject({
   /** Hex; for a file that should not hold the key itself. */
   keySha256: z.string().regex(/^[0-9a-f]{64}$/i, 'expected 64 hexadecimal digits').nullable().default(null),
   class: z.enum(['interactive', 'default', 'batch']).default('default'),
+  /** Its share beside the other tenants of its class that wait, in proportion. */
   weight: z.int().min(1).max(1_000).default(1),
   /** From a program's arrival; null: none. */
   deadlineSeconds: z.number().gt(0).nullable().default(null),
@@ -118,6 +119,7 @@ const limits = z.strictObject({
 }))
 
 const d = CORE_DEFAULTS
+const share = (weight: number) => z.int().min(1).max(1_000).default(weight)
 const core = z.strictObject({
   mode: z.enum(['schedule', 'observe']).default(d.mode),
   order: z.enum(['fcfs', 'fcfs-program', 'plas']).default(d.order),
@@ -135,6 +137,14 @@ const core = z.strictObject({
   programsMax: count.default(d.programsMax),
   programDepthMax: count.default(d.programDepthMax),
   sessionStatesMax: z.int().min(0).default(d.sessionStatesMax),
+  /** What each class gets beside the others that wait, in proportion. */
+  bandWeights: z.strictObject({
+    interactive: share(d.bandWeights.interactive), default: share(d.bandWeights.default), batch: share(d.bandWeights.batch),
+  }).prefault({}),
+  /** All of an engine's device memory held for a second, in millionths of an engine-second, as tenants are charged. */
+  deviceSecondMicro: z.int().min(0).default(d.deviceSecondMicro),
+  preemptGapSeconds: inSeconds(d.preemptGapUs),
+  victimsMax: count.default(d.victimsMax),
   dispatchWindow: count.default(d.dispatchWindow),
   placementEnginesMax: count.default(d.placementEnginesMax),
   placementGainSeconds: inSeconds(d.placementGainUs),
@@ -149,9 +159,12 @@ const core = z.strictObject({
   idleGranuleSecondMicro: z.int().min(0).default(d.idleGranuleSecondMicro),
   hostMebibyteSecondMicro: z.int().min(0).default(d.hostMebibyteSecondMicro),
 }).transform((from): CoreConfig => {
-  const { hostMiBMax, programIdleSeconds, interruptMaxSeconds, sessionRetentionSeconds, plasQuantumSeconds, placementGainSeconds, ...rest } = from
+  const { preemptGapSeconds, hostMiBMax, programIdleSeconds, interruptMaxSeconds, sessionRetentionSeconds, plasQuantumSeconds, placementGainSeconds, ...rest } = from
   return {
     ...rest,
+    // Named with the tenants.
+    tenantWeights: d.tenantWeights,
+    preemptGapUs: preemptGapSeconds,
     hostBytesMax: hostMiBMax,
     programIdleUs: programIdleSeconds,
     interruptMaxUs: interruptMaxSeconds,
@@ -260,6 +273,7 @@ function check(fromFile: RawConfig, flags: RawConfig, placeOf: PlaceOf | null, f
     ...parsed.data,
     dataDir,
     imagesDir: images === null ? null : resolve(folderOf('imagesDir'), images),
+    core: { ...parsed.data.core, tenantWeights: Object.fromEntries(parsed.data.tenants.map((one) => [one.name, one.weight])) },
     engines: parsed.data.engines.map((one) => withPaths(one, folderOf('engines'))),
   })
 }

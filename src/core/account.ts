@@ -41,5 +41,8 @@ export const wasted = (program: Ledger, attempt: Ledger): Ledger => ({
   recomputed: program.recomputed,
 })
 
+/** What shares are charged: all of it, so that it sums to the engines' busy time. */
+export const workOf = (ledger: Ledger): Us => ledger.useful.workUs + ledger.retried.workUs + ledger.recomputed.workUs
+
 /** What orders read: recomputing what we evicted ages nobody. */
 export const attainedUs = (ledger: Ledger): Us => ledger.useful.residentUs + ledger.retried.residentUs

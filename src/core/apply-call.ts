@@ -1,12 +1,12 @@
 /** Owns the writes of `call.*` facts; part of `apply.ts`. Keeps invariants 1 and 12 by construction. */
-import { addLedger, largerLedger, ledgerGrowth, wasted } from './account.ts'
+import { addLedger, largerLedger, ledgerGrowth, wasted, workOf } from './account.ts'
 import { assert, must } from './assert.ts'
 import { isOverStage } from './call-read.ts'
 import type { Fact, Logged } from './fact.ts'
 import type { AttemptReport } from './input.ts'
 import { spanTokens } from './kv-read.ts'
-import { cutSpans, takeDevice } from './memory.ts'
-import { dequeue, enqueue } from './queue.ts'
+import { cutSpans, reside, takeDevice } from './memory.ts'
+import { chargeShares, dequeue, enqueue, liftFloors } from './queue.ts'
 import { emptyLedger, type Call, type CallStage, type CoreState, type Engine, type State } from './state.ts'
 import type { Us } from './units.ts'
 
@@ -28,7 +28,7 @@ export function applyCall(core: CoreState, fact: Fact, logged: Logged): boolean 
     }
     case 'call.ready': {
       const call = must(core.calls, fact.call)
-      leaveQueue(core, call)
+      if (call.stage.kind === 'ready') moveTo(core, call, { kind: 'measured' })
       call.level = fact.level
       call.tie = fact.tie
       moveTo(core, call, { kind: 'ready', sinceUs: atUs })
@@ -65,7 +65,7 @@ function applyEnd(core: CoreState, fact: Fact, atUs: Us): boolean {
       charge(core, call, fact.report)
       leaveEngine(core, call, atUs)
       call.preemptions += 1
-      idle(activeState(core, call), atUs)
+      idle(core, activeState(core, call), atUs)
       moveTo(core, call, { kind: 'measured' })
       return true
     }
@@ -102,13 +102,14 @@ function arrive(core: CoreState, fact: Of<'call.arrived'>, logged: Logged): void
   const program = must(core.programs, fact.program)
   core.calls.set(fact.call, {
     id: fact.call, program: fact.program, thread: fact.thread, model: fact.model, epoch: fact.epoch, seq: logged.seq,
-    arrivedUs: logged.atUs, digest: fact.digest, body: fact.body, seed: fact.seed, maxTokens: fact.maxTokens,
+    arrivedUs: logged.atUs, band: fact.band, payer: fact.payer, digest: fact.digest, body: fact.body, seed: fact.seed, maxTokens: fact.maxTokens,
     exactResume: fact.exactResume, parents: fact.parents, answers: fact.answers, final: fact.final,
     attempt: 1, stage: { kind: 'arrived' }, promptTokens: fact.promptTokens, measured: false, reusable: null,
-    outputTokens: 0, recomputedTokens: 0, attemptService: emptyLedger(), ledger: emptyLedger(), startedUs: null,
+    outputTokens: 0, recomputedTokens: 0, prepaidUs: 0, attemptService: emptyLedger(), ledger: emptyLedger(), startedUs: null,
     recomputeDue: 0, recomputeDone: 0, preemptions: 0, level: 0, tie: logged.seq, toolCallIds: [],
   })
   core.openCalls += 1
+  program.openCalls += 1
   program.calls.push(fact.call)
   program.lastUs = logged.atUs
   core.digests.set(`${program.tenant}/${fact.digest}`, fact.call)
@@ -140,7 +141,7 @@ function schedule(core: CoreState, fact: Of<'call.scheduled'>, atUs: Us): void {
   // What is fed again is reported again, and by the origin it is fed with now.
   if (fact.recomputeTokens > 0) state.tail = { prefilled: 0, decoded: 0 }
   takeDevice(core, state, { engine: fact.engine, tokens: fact.keepTokens, granules: fact.granules })
-  state.residence = { kind: 'active', engine: fact.engine, call: call.id }
+  reside(core, state, { kind: 'active', engine: fact.engine, call: call.id })
   state.lastUsedUs = atUs
   must(core.engines, fact.engine).running.add(call.id)
   call.attempt = fact.attempt
@@ -149,6 +150,7 @@ function schedule(core: CoreState, fact: Of<'call.scheduled'>, atUs: Us): void {
   call.recomputeDue = fact.recomputeTokens
   call.recomputeDone = 0
   moveTo(core, call, { kind: 'running', engine: fact.engine, sinceUs: atUs })
+  prepay(core, call, fact.expectedWorkUs)
 }
 
 function grant(core: CoreState, fact: Of<'call.granted'>): void {
@@ -165,6 +167,10 @@ function charge(core: CoreState, call: Call, report: AttemptReport): void {
   program.ledger = addLedger(program.ledger, grown)
   const tenant = must(core.tenants, program.tenant)
   tenant.service = addLedger(tenant.service, grown)
+  const grownUs = workOf(grown)
+  const paidUs = Math.min(grownUs, call.prepaidUs)
+  call.prepaidUs -= paidUs
+  chargeShares(core, call, grownUs - paidUs)
   call.outputTokens = Math.max(call.outputTokens, report.outputTokens)
   call.recomputeDone = Math.max(call.recomputeDone, report.recomputedTokens)
   const state = activeState(core, call)
@@ -173,6 +179,12 @@ function charge(core: CoreState, call: Call, report: AttemptReport): void {
     prefilled: Math.max(state.tail.prefilled, report.tailPrefilled),
     decoded: Math.max(state.tail.decoded, report.tailDecoded),
   }
+}
+
+/** What the call is expected to take is charged as it starts, so that the next to start is somebody else. */
+export function prepay(core: CoreState, call: Call, expectedUs: Us): void {
+  chargeShares(core, call, expectedUs - call.prepaidUs)
+  call.prepaidUs = expectedUs
 }
 
 /** A failed attempt's service stays in the ledger, as retried. */
@@ -200,7 +212,7 @@ function complete(core: CoreState, fact: Of<'call.completed'>, atUs: Us): void {
     }
     state.tail = { prefilled: 0, decoded: 0 }
     state.record = call.id
-    idle(state, atUs)
+    idle(core, state, atUs)
   }
   moveTo(core, call, { kind: 'committed', atUs, finish: fact.finish })
   must(core.programs, call.program).lastUs = atUs
@@ -223,7 +235,7 @@ function cutToBase(core: CoreState, call: Call, atUs: Us): void {
   const active = state.residence.kind === 'active'
   if (active && activeState(core, call) === null) return
   state.tail = { prefilled: 0, decoded: 0 }
-  if (active) idle(state, atUs)
+  if (active) idle(core, state, atUs)
   else if (state.device !== null) state.device = { ...state.device, tokens: Math.min(state.device.tokens, spanTokens(state)) }
 }
 
@@ -254,19 +266,19 @@ function activeState(core: CoreState, call: Call): State | null {
   return state?.residence.kind === 'active' && state.residence.call === call.id ? state : null
 }
 
-function idle(state: State | null, atUs: Us): void {
+function idle(core: CoreState, state: State | null, atUs: Us): void {
   if (state === null) return
   if (state.device !== null) state.device = { ...state.device, tokens: spanTokens(state) + state.tail.prefilled + state.tail.decoded }
-  state.residence = state.device === null ? { kind: 'gone' } : { kind: 'suspended', tier: 'device' }
+  reside(core, state, state.device === null ? { kind: 'gone' } : { kind: 'suspended', tier: 'device' })
   state.lastUsedUs = atUs
   state.idleSinceUs = atUs
 }
 
 function leaveEngine(core: CoreState, call: Call, atUs: Us): void {
   if (call.stage.kind !== 'running' && call.stage.kind !== 'pausing') return
-  const engine = core.engines.get(call.stage.engine)
-  if (engine === undefined) return
+  const engine = must(core.engines, call.stage.engine)
   engine.running.delete(call.id)
+  engine.pausing.delete(call.id)
   if (call.stage.kind === 'running') learnStay(engine, atUs - call.stage.sinceUs)
 }
 
@@ -275,14 +287,19 @@ function learnStay(engine: Engine, stayedUs: Us): void {
 }
 const STAYS_WEIGHED = 8
 
-function leaveQueue(core: CoreState, call: Call): void {
-  if (call.stage.kind === 'ready') dequeue(core, call)
-}
-
-/** The only way a call changes stage, so that the queues always hold just the ready ones. */
-function moveTo(core: CoreState, call: Call, stage: CallStage): void {
-  leaveQueue(core, call)
-  if (isOverStage(stage)) core.openCalls -= 1
+/** The only way a call changes stage, so that queues, counts and sets always hold just who belongs there. */
+export function moveTo(core: CoreState, call: Call, stage: CallStage): void {
+  const starts = stage.kind === 'running' || stage.kind === 'resuming'
+  if (call.stage.kind === 'ready') {
+    if (starts) liftFloors(core, call)
+    dequeue(core, call)
+  }
+  if (isOverStage(stage)) {
+    core.openCalls -= 1
+    must(core.programs, call.program).openCalls -= 1
+  }
+  if (!starts && stage.kind !== 'pausing') prepay(core, call, 0)
+  if (stage.kind === 'pausing') must(core.engines, stage.engine).pausing.add(call.id)
   call.stage = stage
   if (stage.kind === 'ready') enqueue(core, call)
 }

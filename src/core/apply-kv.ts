@@ -5,7 +5,8 @@
 import { assert, must } from './assert.ts'
 import type { Fact } from './fact.ts'
 import { spanTokens } from './kv-read.ts'
-import { cutSpans, dropEmptySession, releaseDevice, releaseHost, takeDevice, takeHost } from './memory.ts'
+import { moveTo, prepay } from './apply-call.ts'
+import { chargeHold, cutSpans, dropEmptySession, releaseDevice, releaseHost, reside, takeDevice, takeHost } from './memory.ts'
 import type { CoreState, Move, State } from './state.ts'
 import type { Us } from './units.ts'
 
@@ -56,7 +57,9 @@ function beginMove(core: CoreState, move: Move): void {
   const engine = must(core.engines, move.engine)
   engine.reservedGranules += move.reservedGranules
   if (move.to === 'device') engine.sequencesUsed += 1
-  must(core.states, move.state).residence = { kind: 'moving', move: move.id }
+  engine.moves.add(move.id)
+  if (move.forCall !== null) engine.resuming += 1
+  reside(core, must(core.states, move.state), { kind: 'moving', move: move.id })
 }
 
 function endMove(core: CoreState, id: Move['id']): Move {
@@ -66,6 +69,8 @@ function endMove(core: CoreState, id: Move['id']): Move {
   const engine = must(core.engines, move.engine)
   engine.reservedGranules -= move.reservedGranules
   if (move.to === 'device') engine.sequencesUsed -= 1
+  engine.moves.delete(id)
+  if (move.forCall !== null) engine.resuming -= 1
   return move
 }
 
@@ -76,9 +81,8 @@ function beginOnboard(core: CoreState, fact: Of<'kv.onboard.begun'>, atUs: Us): 
   })
   if (fact.forCall === null) return
   const call = must(core.calls, fact.forCall)
-  core.queues.set(call.model, (core.queues.get(call.model) ?? []).filter((id) => id !== call.id))
-  if (core.queues.get(call.model)?.length === 0) core.queues.delete(call.model)
-  call.stage = { kind: 'resuming', engine: fact.engine, move: fact.move, sinceUs: atUs }
+  moveTo(core, call, { kind: 'resuming', engine: fact.engine, move: fact.move, sinceUs: atUs })
+  prepay(core, call, fact.expectedWorkUs)
 }
 
 function publish(core: CoreState, fact: Of<'kv.moved'>, atUs: Us): void {
@@ -89,12 +93,12 @@ function publish(core: CoreState, fact: Of<'kv.moved'>, atUs: Us): void {
     assert(imageKey !== null, `${move.engine} made an image and names no key`)
     releaseDevice(core, state)
     takeHost(core, state, { image: move.id, tokens: move.tokens, bytes: fact.bytes, digest: fact.digest, imageKey })
-    state.residence = { kind: 'suspended', tier: 'host' }
+    reside(core, state, { kind: 'suspended', tier: 'host' })
     return
   }
   releaseHost(core, state)
   takeDevice(core, state, { engine: move.engine, tokens: Math.min(move.tokens, spanTokens(state) + state.tail.prefilled + state.tail.decoded), granules: move.reservedGranules })
-  state.residence = { kind: 'suspended', tier: 'device' }
+  reside(core, state, { kind: 'suspended', tier: 'device' })
   state.lastUsedUs = atUs
 }
 
@@ -104,24 +108,25 @@ function undo(core: CoreState, fact: Of<'kv.move.failed'>): void {
   const state = must(core.states, move.state)
   if (fact.sourceLost && move.from === 'host') releaseHost(core, state)
   if (fact.sourceLost && move.from === 'device') releaseDevice(core, state)
-  restAt(state)
+  restAt(core, state)
 }
 
 function discard(core: CoreState, fact: Of<'kv.discarded'>): void {
   const state = must(core.states, fact.state)
   if (fact.tier === 'device') releaseDevice(core, state)
   else releaseHost(core, state)
-  if (state.residence.kind !== 'moving') restAt(state)
+  if (state.residence.kind !== 'moving') restAt(core, state)
 }
 
-function restAt(state: State): void {
-  if (state.device !== null) state.residence = { kind: 'suspended', tier: 'device' }
-  else if (state.host !== null) state.residence = { kind: 'suspended', tier: 'host' }
-  else state.residence = { kind: 'gone' }
+function restAt(core: CoreState, state: State): void {
+  if (state.device !== null) reside(core, state, { kind: 'suspended', tier: 'device' })
+  else if (state.host !== null) reside(core, state, { kind: 'suspended', tier: 'host' })
+  else reside(core, state, { kind: 'gone' })
 }
 
 function settle(core: CoreState, fact: Of<'kv.settled'>, atUs: Us): void {
   const state = must(core.states, fact.state)
+  chargeHold(core, state)
   leaveOwner(core, state)
   state.owner = fact.owner
   state.idleSinceUs = atUs

@@ -10,7 +10,7 @@ import type { Fact, Logged } from './fact.ts'
 import { interruptId, type InterruptId, type ProgramId, type SessionId } from './ids.ts'
 import { dropEmptySession } from './memory.ts'
 import { bucketOf, emptyCurve } from './predict.ts'
-import { emptyLedger, type CoreState, type Session } from './state.ts'
+import { emptyLedger, type CoreState, type Prices, type Program, type Session } from './state.ts'
 import type { Us } from './units.ts'
 
 export function emptyCore(config: CoreConfig): CoreState {
@@ -19,9 +19,12 @@ export function emptyCore(config: CoreConfig): CoreState {
     tenants: new Map(), sessions: new Map(), programs: new Map(), threads: new Map(), calls: new Map(),
     interrupts: new Map(), states: new Map(), segments: new Map(), moves: new Map(), engines: new Map(),
     host: { totalBytes: config.hostBytesMax, ownedBytes: 0, reservedBytes: 0 },
-    queues: new Map(), openCalls: 0, digests: new Map(), timers: new Map(), waits: new Map(), toolCalls: new Map(),
+    queues: new Map(), prices: UNPRICED, over: new Set(), hosted: new Set(), openCalls: 0, digests: new Map(), timers: new Map(), waits: new Map(), toolCalls: new Map(),
   }
 }
+
+/** Until a reign says otherwise: all alike, and memory free. */
+const UNPRICED: Prices = { bands: { interactive: 1, default: 1, batch: 1 }, deviceSecondMicro: 0, hostMebibyteSecondMicro: 0 }
 
 export function apply(core: CoreState, logged: Logged): void {
   core.seq = logged.seq
@@ -38,6 +41,12 @@ function applyRest(core: CoreState, fact: Fact): void {
     case 'reign.begun':
       core.reign = fact.reign
       core.wallOffsetUs = fact.wallOffsetUs
+      return
+    case 'shares.priced':
+      core.prices = fact.prices
+      return
+    case 'tenant.weighed':
+      core.tenants.set(fact.tenant, { service: emptyLedger(), ...core.tenants.get(fact.tenant), id: fact.tenant, weight: fact.weight })
       return
     case 'timer.set':
       core.timers.set(fact.timer, fact.atUs)
@@ -61,21 +70,17 @@ function applyProgram(core: CoreState, fact: Fact, logged: Logged): boolean {
       must(core.programs, fact.program).stage = { kind: 'open' }
       return true
     case 'program.completed':
-      must(core.programs, fact.program).stage = { kind: 'ended', atUs: logged.atUs, provisional: fact.provisional }
+      stop(core, fact.program, { kind: 'ended', atUs: logged.atUs, provisional: fact.provisional })
       return true
-    case 'program.closed': {
-      const program = must(core.programs, fact.program)
-      program.stage = { kind: 'ended', atUs: logged.atUs, provisional: false }
+    case 'program.closed':
+      stop(core, fact.program, { kind: 'ended', atUs: logged.atUs, provisional: false })
       return true
-    }
-    case 'program.cancelled': {
-      const program = must(core.programs, fact.program)
-      program.stage = { kind: 'cancelled', atUs: logged.atUs }
-      program.epoch = fact.epoch
+    case 'program.cancelled':
+      must(core.programs, fact.program).epoch = fact.epoch
+      stop(core, fact.program, { kind: 'cancelled', atUs: logged.atUs })
       return true
-    }
     case 'program.failed':
-      must(core.programs, fact.program).stage = { kind: 'failed', atUs: logged.atUs, why: fact.why }
+      stop(core, fact.program, { kind: 'failed', atUs: logged.atUs, why: fact.why })
       return true
     case 'program.forgotten':
       forgetProgram(core, fact.program)
@@ -85,14 +90,19 @@ function applyProgram(core: CoreState, fact: Fact, logged: Logged): boolean {
   }
 }
 
+function stop(core: CoreState, id: ProgramId, stage: Program['stage']): void {
+  must(core.programs, id).stage = stage
+  if (stage.kind !== 'ended' || !stage.provisional) core.over.add(id)
+}
+
 function startProgram(core: CoreState, fact: Extract<Fact, { kind: 'program.started' }>, logged: Logged): void {
-  if (!core.tenants.has(fact.tenant)) core.tenants.set(fact.tenant, { id: fact.tenant, service: emptyLedger() })
+  if (!core.tenants.has(fact.tenant)) core.tenants.set(fact.tenant, { id: fact.tenant, weight: 1, service: emptyLedger() })
   if (fact.session !== null) touchSession(core, fact.session, fact.tenant, logged.atUs)
   core.programs.set(fact.program, {
     id: fact.program, tenant: fact.tenant, session: fact.session, declared: fact.declared, kind: fact.agent,
     seq: logged.seq, arrivedUs: logged.atUs, lastUs: logged.atUs, identity: fact.identity,
     priorityClass: fact.priorityClass, deadlineUs: fact.deadlineUs, parent: null, children: 0, steps: fact.steps,
-    epoch: 1, stage: { kind: 'open' }, threads: [], calls: [], ledger: emptyLedger(),
+    epoch: 1, stage: { kind: 'open' }, threads: [], calls: [], openCalls: 0, ledger: emptyLedger(),
   })
   if (fact.session !== null) must(core.sessions, fact.session).program = fact.program
   if (fact.parent !== null) adopt(core, fact.program, fact.parent)
@@ -132,6 +142,7 @@ function forgetProgram(core: CoreState, id: ProgramId): void {
   for (const thread of program.threads) core.threads.delete(thread)
   if (program.parent !== null) must(core.programs, program.parent).children -= 1
   core.programs.delete(id)
+  core.over.delete(id)
   if (program.session !== null) dropEmptySession(core, program.session)
 }
 
@@ -197,7 +208,8 @@ function applyEngine(core: CoreState, fact: Fact): boolean {
       core.engines.set(fact.engine, {
         id: fact.engine, stage: 'joined', capabilities: fact.capabilities, speeds: fact.speeds,
         ownedGranules: before?.ownedGranules ?? 0, reservedGranules: before?.reservedGranules ?? 0,
-        sequencesUsed: before?.sequencesUsed ?? 0, running: before?.running ?? new Set(), stayUs: before?.stayUs ?? 0, orders: before?.orders ?? [],
+        sequencesUsed: before?.sequencesUsed ?? 0, running: before?.running ?? new Set(), pausing: before?.pausing ?? new Set(),
+        idle: before?.idle ?? new Set(), moves: before?.moves ?? new Set(), resuming: before?.resuming ?? 0, stayUs: before?.stayUs ?? 0, orders: before?.orders ?? [],
       })
       return true
     }

@@ -150,8 +150,7 @@ function fail(d: Deciding, call: Call, code: string, why: string): void {
   leave(d, call, () => d.emit({ kind: 'call.failed', call: call.id, code, why }))
   failFollowers(d, call.thread)
   const program = must(d.core.programs, call.program)
-  const alone = program.calls.every((id) => isOver(must(d.core.calls, id)))
-  if (!program.declared && alone && program.stage.kind === 'open') failProgram(d, program, why)
+  if (!program.declared && program.openCalls === 0 && program.stage.kind === 'open') failProgram(d, program, why)
   else endIfDone(d, program, false)
 }
 

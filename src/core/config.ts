@@ -1,4 +1,5 @@
 /** Owns what an operator may set about the core's decisions. Every limit has a name, a default and a stated behaviour. */
+import type { BandWeights } from './bands.ts'
 import { seconds, type Bytes, type Tokens, type Us } from './units.ts'
 
 export type OrderName = 'fcfs' | 'fcfs-program' | 'plas'
@@ -33,7 +34,17 @@ export interface CoreConfig {
   readonly programDepthMax: number
   /** Reusable prefixes a session keeps; at it the oldest is dropped. */
   readonly sessionStatesMax: number
-  /** Ready calls looked at in one dispatch after the first that does not fit. */
+  /** What a class band gets beside the others that wait, in proportion; integers from 1. */
+  readonly bandWeights: BandWeights
+  /** What a tenant gets beside the others of its band that wait, in proportion; integers from 1, and 1 for who is not named. */
+  readonly tenantWeights: Readonly<Record<string, number>>
+  /** All of an engine's device memory held for a second costs a share this much, in millionths of an engine-second of work. */
+  readonly deviceSecondMicro: number
+  /** A ready call may take the place of a call of another band or tenant once that is ahead by so much weighted service. */
+  readonly preemptGapUs: Us
+  /** Idle States looked at when memory is wanted, the longest idle first; images on host likewise. At it the others stay. */
+  readonly victimsMax: number
+  /** Ready calls looked at in one dispatch of a model after the first that does not fit. */
   readonly dispatchWindow: number
   /** Engines that a call's placement looks at; of more, a part that its number picks, and the one that has its KV. */
   readonly placementEnginesMax: number
@@ -74,6 +85,11 @@ export const CORE_DEFAULTS: CoreConfig = {
   programsMax: 20_000,
   programDepthMax: 16,
   sessionStatesMax: 4,
+  bandWeights: { interactive: 16, default: 4, batch: 1 },
+  tenantWeights: {},
+  deviceSecondMicro: 1_000_000,
+  preemptGapUs: seconds(10),
+  victimsMax: 32,
   dispatchWindow: 64,
   placementEnginesMax: 16,
   placementGainUs: 100_000,

@@ -2,19 +2,25 @@
 import { apply } from './apply.ts'
 import { FACT_VERSION, type Fact, type Logged } from './fact.ts'
 import type { CoreState } from './state.ts'
+import { touch, untouched, type Touched } from './touch.ts'
 import type { Us } from './units.ts'
 
 export interface Deciding {
   readonly core: Readonly<CoreState>
   readonly nowUs: Us
   readonly emit: (fact: Fact) => void
+  /** What the facts so far may have changed for calls that wait. */
+  readonly touched: Touched
 }
 
 export function deciding(core: CoreState, nowUs: Us, facts: Logged[]): Deciding {
+  const touched = untouched()
   return {
     core,
     nowUs,
+    touched,
     emit(fact) {
+      touch(core, fact, touched)
       const logged: Logged = { seq: core.seq + 1, atUs: nowUs, version: FACT_VERSION, fact }
       apply(core, logged)
       facts.push(logged)

@@ -1,97 +1,172 @@
 /**
- * Owns the scheduling cycle: for each model the ready calls, best first, each placed where there is memory for it. Where
- * there is none, somebody gives way: first what is idle, cheapest regret first, so that a ready call is never stuck
- * behind a waiting one; then, if the order says so, a running call. What is being freed for a call is kept for it: a
- * worse call may pass only with memory it already has. Then the standing orders, where they changed; the spare lane of
- * an engine whose granule is a lane is the one of its worst running call, whose order lets it be offloaded.
+ * Owns the scheduling cycle: of each model that a fact of this step touched, the ready calls, the next to be served first,
+ * each placed where there is memory for it. Where there is none, somebody gives way: first what is idle, cheapest regret
+ * first, so that a ready call is never stuck behind a waiting one; then, if the order says so, a running call. What is being
+ * freed for a call is kept for it: a worse call may pass only with memory it already has. Then the standing orders, where
+ * they changed; the spare lane of an engine whose granule is a lane is the one of its worst running call, whose order lets
+ * it be offloaded.
+ *
+ * A step looks at no more than it touched: at most `dispatchWindow` calls that do not fit, none after the first once no
+ * engine has a place for another call, and at most `victimsMax` idle States an engine.
  */
 import { must } from './assert.ts'
-import type { Deciding } from './deciding.ts'
+import { setTimer, type Deciding } from './deciding.ts'
 import { discardCost } from './cost.ts'
-import type { EngineId } from './ids.ts'
+import type { CallId, EngineId } from './ids.ts'
 import { discardDevice, giveWay, giveWayCost, type MayLose } from './kv.ts'
 import { callWaitingOn, granulesFor, granulesFree, granulesLeaving, granulesTotal, stateOf, stateTokens } from './kv-read.ts'
 import { carryOut, placementFor } from './placement.ts'
+import type { Victim } from './policy/residency/residency.ts'
 import { orderOf } from './orders.ts'
 import { residencyOf } from './residencies.ts'
-import { compareCalls } from './queue.ts'
+import { aheadOf, candidates, compareCalls } from './queue.ts'
 import type { Call, Engine, StandingOrder } from './state.ts'
+import { weighted } from './tenants.ts'
 import type { Granules, Us } from './units.ts'
 
 export function dispatch(d: Deciding): void {
-  for (const engine of d.core.engines.values()) growGrants(d, engine)
-  for (const queue of [...d.core.queues.values()]) {
-    const wanted = new Map<EngineId, Granules>()
-    let passed = 0
-    for (const id of [...queue]) {
-      if (passed > d.core.config.dispatchWindow) break
-      const call = must(d.core.calls, id)
-      if (call.stage.kind === 'ready' && !tryRun(d, call, wanted)) passed += 1
+  const { models, engines, ranks } = d.touched
+  while (models.size > 0 || engines.size > 0) {
+    for (const id of engines) growGrants(d, must(d.core.engines, id))
+    engines.clear()
+    for (const model of models) {
+      // What is freed while the model is looked at touches it again.
+      models.delete(model)
+      startCalls(d, model)
     }
   }
-  for (const engine of d.core.engines.values()) giveOrders(d, engine)
+  for (const id of ranks) giveOrders(d, must(d.core.engines, id))
 }
 
+/** What one look at a model's queue has found so far. */
+interface Look {
+  /** Device memory that calls before the present one wait for, by engine. */
+  readonly wanted: Map<EngineId, Granules>
+  /** How many such calls there are, by engine. */
+  readonly waiting: Map<EngineId, number>
+  /** Idle States of an engine, as ranked when it was first short. */
+  readonly victims: Map<EngineId, readonly Victim[]>
+  /** When waiting alone will let a call take what it may not take now. */
+  againUs: Us
+}
+
+function startCalls(d: Deciding, model: string): void {
+  const queue = d.core.queues.get(model)
+  if (queue === undefined || queue.size === 0) return
+  const look: Look = { wanted: new Map(), waiting: new Map(), victims: new Map(), againUs: Number.MAX_SAFE_INTEGER }
+  const passed = new Set<CallId>()
+  for (let started = true; started;) {
+    started = false
+    for (const id of candidates(queue)) {
+      if (passed.has(id)) continue
+      // Who starts is charged, so the next to be served may be another's.
+      if (tryRun(d, must(d.core.calls, id), look)) {
+        started = true
+        break
+      }
+      passed.add(id)
+      if (passed.size > d.core.config.dispatchWindow || !hasPlace(d, model)) break
+    }
+  }
+  const timer = `dispatch:${model}`
+  if (look.againUs !== Number.MAX_SAFE_INTEGER && d.core.timers.get(timer) !== look.againUs) setTimer(d, timer, look.againUs)
+}
+
+/** Whether an engine of the model could run one more call, its memory left aside. */
+function hasPlace(d: Deciding, model: string): boolean {
+  for (const engine of d.core.engines.values()) {
+    if (engine.stage === 'joined' && placesOf(engine) > 0 && engine.capabilities.models.includes(model)) return true
+  }
+  return false
+}
+
+const placesOf = ({ capabilities, running, resuming }: Engine): number => capabilities.runningMax - running.size - resuming
+
 /** True where the call went on its way. */
-function tryRun(d: Deciding, call: Call, wanted: Map<EngineId, Granules>): boolean {
+function tryRun(d: Deciding, call: Call, look: Look): boolean {
   const state = stateOf(d.core, call)
   if (state?.residence.kind === 'moving') return false
-  const placed = placementFor(d, call, state, wanted)
+  const placed = placementFor(d, call, state, look.wanted)
   if (placed === null) return false
   const { engine } = placed
   const held = state?.device?.engine === engine.id ? state.device.granules : 0
   const needed = Math.max(0, granulesFor(d.core, engine, call) - held)
-  const better = wanted.get(engine.id) ?? 0
-  if (!fits(d, engine, needed, better, held > 0)) makeRoom(d, call, engine, needed + better)
-  if (!fits(d, engine, needed, better, held > 0)) {
-    wanted.set(engine.id, better + needed)
-    return false
+  const better = look.wanted.get(engine.id) ?? 0
+  const before = look.waiting.get(engine.id) ?? 0
+  if (!fits(engine, needed, better, held > 0)) {
+    // Nobody gives way for a call that would have no place.
+    if (before === 0 || before < placesOf(engine)) makeRoom(d, call, engine, needed + better, look)
+    if (!fits(engine, needed, better, held > 0)) {
+      look.wanted.set(engine.id, better + needed)
+      look.waiting.set(engine.id, before + 1)
+      return false
+    }
   }
-  carryOut(d, call, state, placed, wanted)
+  carryOut(d, call, state, placed, look.wanted)
   return true
 }
 
 /** `better`: what calls before it wait for; whoever needs no more memory takes none from them. */
-function fits(d: Deciding, engine: Engine, needed: Granules, better: Granules, hasSequence: boolean): boolean {
-  const { capabilities } = engine
-  if (engine.running.size + resuming(d, engine) >= capabilities.runningMax) return false
-  if (capabilities.memory === null || needed === 0) return true
-  if (!hasSequence && engine.sequencesUsed >= capabilities.memory.sequences) return false
+function fits(engine: Engine, needed: Granules, better: Granules, hasSequence: boolean): boolean {
+  const { memory } = engine.capabilities
+  if (placesOf(engine) <= 0) return false
+  if (memory === null || needed === 0) return true
+  if (!hasSequence && engine.sequencesUsed >= memory.sequences) return false
   return granulesFree(engine) - better >= needed
-}
-
-function resuming(d: Deciding, engine: Engine): number {
-  let count = 0
-  for (const move of d.core.moves.values()) if (move.engine === engine.id && move.forCall !== null) count += 1
-  return count
 }
 
 // ---------------------------------------------------------------- making room
 
-function makeRoom(d: Deciding, call: Call, engine: Engine, needed: Granules): void {
+/** For a call that is ready, `look` is at its queue; for one that runs and grows, null. */
+function makeRoom(d: Deciding, call: Call, engine: Engine, needed: Granules, look: Look | null): void {
   if (engine.capabilities.memory === null) return
-  const policy = residencyOf(d.core)
-  const mayLose: MayLose = (state, regret) => policy.mayLose(d.core, state, regret, call, engine, d.nowUs)
   const short = (): Granules => needed - granulesFree(engine) - granulesLeaving(d.core, engine)
-  for (const { state, choice, regret } of policy.victims(d.core, engine, d.nowUs)) {
+  if (short() > 0) takeIdle(d, call, engine, short, look)
+  if (short() > 0 || engine.running.size >= engine.capabilities.runningMax) preemptFor(d, call, engine)
+}
+
+function takeIdle(d: Deciding, call: Call, engine: Engine, short: () => Granules, look: Look | null): void {
+  const policy = residencyOf(d.core)
+  const mayLose: MayLose = (state, regret) => {
+    const fromUs = policy.mayLoseFrom(d.core, state, regret, call, engine)
+    if (fromUs !== null && fromUs <= d.nowUs) return true
+    if (fromUs !== null && look !== null) look.againUs = Math.min(look.againUs, fromUs)
+    return false
+  }
+  const victims = look?.victims.get(engine.id) ?? policy.victims(d.core, engine, d.nowUs)
+  look?.victims.set(engine.id, victims)
+  for (const { state, choice, regret } of victims) {
     if (short() <= 0) return
+    // Gone from here since it was ranked.
+    if (!engine.idle.has(state.id)) continue
     const waiting = callWaitingOn(d.core, state)
     if (waiting !== null && (waiting.id === call.id || compareCalls(waiting, call) < 0)) continue
     if (choice === 'offload') giveWay(d, state, engine, 'memory is wanted', mayLose)
     else if (mayLose(state, regret)) discardDevice(d, state, 'memory is wanted, and feeding it again is cheaper than a copy')
   }
-  if (short() > 0 || engine.running.size >= engine.capabilities.runningMax) preemptFor(d, call, engine)
 }
 
-/** The worst running call gives way, if the order finds it so much worse and its budget of preemptions allows. */
+/** The worst of the running calls that it may take the place of gives way, if that pays and its budget of preemptions allows. */
 function preemptFor(d: Deciding, call: Call, engine: Engine): void {
-  if (!engine.capabilities.preempt) return
-  const running = [...engine.running].map((id) => must(d.core.calls, id)).sort(compareCalls)
-  if (running.some((other) => other.stage.kind === 'pausing')) return
-  const worst = running.at(-1)
-  if (worst === undefined || worst.preemptions >= d.core.config.preemptionsMax) return
-  if (!orderOf(d.core).preempts(call, worst) || !isWorthPreempting(d, worst, engine)) return
+  if (!engine.capabilities.preempt || engine.pausing.size > 0) return
+  const worst = worstOf(d, engine, (running) => mayTakePlace(d, call, running))
+  if (worst === null || worst.preemptions >= d.core.config.preemptionsMax || !isWorthPreempting(d, worst, engine)) return
   d.emit({ kind: 'call.preempted', call: worst.id, engine: engine.id, by: call.id, why: 'a better call has no memory' })
+}
+
+/** Within a share the order says; beyond it, only who is far ahead of its share gives way. */
+function mayTakePlace(d: Deciding, ready: Call, running: Call): boolean {
+  const ahead = aheadOf(d.core, running, ready)
+  return ahead === null ? orderOf(d.core).preempts(ready, running) : ahead > weighted(d.core.config.preemptGapUs, 1)
+}
+
+function worstOf(d: Deciding, engine: Engine, may: (running: Call) => boolean): Call | null {
+  let worst: Call | null = null
+  for (const id of engine.running) {
+    const call = must(d.core.calls, id)
+    if ((worst === null || compareCalls(worst, call) < 0) && may(call)) worst = call
+  }
+  return worst
 }
 
 /**
@@ -122,7 +197,7 @@ function growGrants(d: Deciding, engine: Engine): void {
     const held = stateOf(d.core, call)?.device?.granules ?? 0
     const needed = granulesFor(d.core, engine, call)
     if (needed <= held || call.stage.kind !== 'running') continue
-    if (granulesFree(engine) < needed - held) makeRoom(d, call, engine, needed - held)
+    if (granulesFree(engine) < needed - held) makeRoom(d, call, engine, needed - held, null)
     if (granulesFree(engine) >= needed - held) d.emit({ kind: 'call.granted', call: id, granules: needed })
     else if (granulesLeaving(d.core, engine) === 0) giveUpWorst(d, call, engine)
   }
@@ -131,7 +206,7 @@ function growGrants(d: Deciding, engine: Engine): void {
 /** All memory is held by calls that run and cannot grow: whatever the order says, the worst of them must go. */
 function giveUpWorst(d: Deciding, by: Call, engine: Engine): void {
   if (!engine.capabilities.preempt || engine.running.size < 2) return
-  const worst = [...engine.running].map((id) => must(d.core.calls, id)).sort(compareCalls).at(-1)
+  const worst = worstOf(d, engine, () => true)
   if (worst?.stage.kind !== 'running') return
   d.emit({ kind: 'call.preempted', call: worst.id, engine: engine.id, by: by.id, why: 'no running call can grow' })
 }
@@ -145,8 +220,14 @@ function giveOrders(d: Deciding, engine: Engine): void {
   const orders: StandingOrder[] = running.map((call, rank) => ({
     call: call.id, rank, grantGranules: stateOf(d.core, call)?.device?.granules ?? 0, asVictim: asVictim(engine),
   }))
-  if (JSON.stringify(orders) !== JSON.stringify(engine.orders)) d.emit({ kind: 'engine.ordered', engine: engine.id, orders })
+  if (!sameOrders(orders, engine.orders)) d.emit({ kind: 'engine.ordered', engine: engine.id, orders })
 }
+
+const sameOrders = (a: readonly StandingOrder[], b: readonly StandingOrder[]): boolean =>
+  a.length === b.length && a.every((order, rank) => {
+    const other = b[rank]
+    return order.call === other?.call && order.grantGranules === other.grantGranules && order.asVictim === other.asVictim
+  })
 
 /** Where a State takes one granule whole, a pause alone frees nothing. */
 function asVictim(engine: Engine): StandingOrder['asVictim'] {

@@ -15,6 +15,7 @@ export function due(d: Deciding, input: Due): void {
   const cut = input.timer.indexOf(':')
   const subject = input.timer.slice(cut + 1)
   switch (input.timer.slice(0, cut)) {
+    case 'dispatch': return void d.touched.models.add(subject)
     case 'reconsider': return decideIdle(d, subject as StateId)
     case 'retire': return retire(d, subject as StateId)
     case 'expire': return expire(d, subject as InterruptId)

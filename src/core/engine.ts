@@ -6,6 +6,7 @@ import { must } from './assert.ts'
 import { isOver } from './call-read.ts'
 import { detach, failWhatFitsNowhere, retry } from './call.ts'
 import { ignore, setTimer, type Deciding } from './deciding.ts'
+import { tenantId } from './ids.ts'
 import type { EngineJoined, EngineLost, Restart } from './input.ts'
 import { discardDevice, discardHost, failMove, releaseState } from './kv.ts'
 import { hostFreeBytes } from './kv-read.ts'
@@ -30,8 +31,9 @@ export function engineLost(d: Deciding, input: EngineLost): void {
 function lose(d: Deciding, engine: Engine, why: string, then: (call: Call) => void): void {
   for (const id of [...engine.running]) then(must(d.core.calls, id))
   d.emit({ kind: 'engine.lost', engine: engine.id, why })
-  for (const move of [...d.core.moves.values()]) {
-    if (move.engine === engine.id) failMove(d, move, `its engine was lost: ${why}`, move.from === 'device')
+  for (const id of [...engine.moves]) {
+    const move = must(d.core.moves, id)
+    failMove(d, move, `its engine was lost: ${why}`, move.from === 'device')
   }
   for (const state of [...d.core.states.values()]) {
     if (state.device?.engine === engine.id) discardDevice(d, state, `its engine was lost: ${why}`)
@@ -55,10 +57,22 @@ export function restart(d: Deciding, input: Restart): void {
     if (state.owner.kind === 'nobody') releaseState(d, state.id)
   }
   keepLimits(d)
+  weigh(d)
   for (const program of d.core.programs.values()) {
     if (program.stage.kind === 'open' && !d.core.timers.has(`close:${program.id}`)) {
       setTimer(d, `close:${program.id}`, d.nowUs + d.core.config.programIdleUs)
     }
+  }
+}
+
+/** Shares go by what the configuration says now. */
+function weigh(d: Deciding): void {
+  const { bandWeights: bands, tenantWeights, deviceSecondMicro, hostMebibyteSecondMicro } = d.core.config
+  d.emit({ kind: 'shares.priced', prices: { bands, deviceSecondMicro, hostMebibyteSecondMicro } })
+  const named = Object.keys(tenantWeights).map(tenantId)
+  for (const tenant of new Set([...d.core.tenants.keys(), ...named])) {
+    const weight = tenantWeights[tenant] ?? 1
+    if (d.core.tenants.get(tenant)?.weight !== weight) d.emit({ kind: 'tenant.weighed', tenant, weight })
   }
 }
 

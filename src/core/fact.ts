@@ -6,9 +6,10 @@
  */
 import type { Way } from './continuation.ts'
 import type { Candidate } from './policy/placement/placement.ts'
+import type { Band } from './bands.ts'
 import type { BodyId, CallId, EngineId, InterruptId, MoveId, ProgramId, SegmentId, SessionId, StateId, TenantId, ThreadId } from './ids.ts'
 import type { AttemptParts, AttemptReport } from './input.ts'
-import type { Capabilities, Effect, EngineSpeeds, FinishReason, Identity, Interrupt, Origin, Owner, StandingOrder, Tier } from './state.ts'
+import type { Capabilities, Effect, EngineSpeeds, FinishReason, Identity, Interrupt, Origin, Owner, Prices, StandingOrder, Tier } from './state.ts'
 import type { Bytes, Granules, MicroCost, Tokens, Us } from './units.ts'
 
 export const FACT_VERSION = 1
@@ -26,6 +27,8 @@ export interface KvOption {
 export type Fact =
   // reign, programs
   | { kind: 'reign.begun'; reign: number; wallOffsetUs: Us }
+  | { kind: 'shares.priced'; prices: Prices }
+  | { kind: 'tenant.weighed'; tenant: TenantId; weight: number }
   | { kind: 'program.started'; program: ProgramId; tenant: TenantId; session: SessionId | null; declared: boolean; agent: string; identity: Identity; priorityClass: string; deadlineUs: Us | null; parent: ProgramId | null; steps: number | null }
   | { kind: 'program.reopened'; program: ProgramId }
   // null: as it was
@@ -37,14 +40,14 @@ export type Fact =
   | { kind: 'program.forgotten'; program: ProgramId }
   | { kind: 'program.refused'; tenant: TenantId; program: string; code: string; why: string }
   // calls
-  | { kind: 'call.arrived'; call: CallId; program: ProgramId; thread: ThreadId; model: string; epoch: number; identity: Identity; digest: string; body: BodyId; seed: number; maxTokens: Tokens; exactResume: boolean; promptTokens: Tokens; parents: readonly CallId[]; answers: InterruptId | null; final: boolean; toolResults: readonly string[] }
+  | { kind: 'call.arrived'; call: CallId; program: ProgramId; thread: ThreadId; model: string; epoch: number; band: Band; payer: TenantId; identity: Identity; digest: string; body: BodyId; seed: number; maxTokens: Tokens; exactResume: boolean; promptTokens: Tokens; parents: readonly CallId[]; answers: InterruptId | null; final: boolean; toolResults: readonly string[] }
   | { kind: 'call.attached'; call: CallId; as: CallId }
   | { kind: 'call.replayed'; call: CallId; as: CallId }
   | { kind: 'call.refused'; call: CallId; code: string; why: string }
   | { kind: 'call.measured'; call: CallId; promptTokens: Tokens; reusable: { state: StateId; tokens: Tokens } | null; renderingWon: string | null }
   | { kind: 'call.ready'; call: CallId; level: number; tie: number }
   | { kind: 'call.placed'; call: CallId; engine: EngineId; way: Way; candidates: readonly Candidate[] }
-  | { kind: 'call.scheduled'; call: CallId; attempt: number; engine: EngineId; state: StateId; baseTokens: Tokens; keepTokens: Tokens; granules: Granules; recomputeTokens: Tokens; forcedTokens: Tokens; replay: 'exact' | 'plain'; rank: number }
+  | { kind: 'call.scheduled'; call: CallId; attempt: number; engine: EngineId; state: StateId; baseTokens: Tokens; keepTokens: Tokens; granules: Granules; recomputeTokens: Tokens; forcedTokens: Tokens; replay: 'exact' | 'plain'; rank: number; expectedWorkUs: Us }
   | { kind: 'call.progressed'; call: CallId; attempt: number; report: AttemptReport }
   | { kind: 'call.granted'; call: CallId; granules: Granules }
   | { kind: 'call.demoted'; call: CallId; level: number; tie: number }
@@ -64,7 +67,7 @@ export type Fact =
   | { kind: 'kv.decided'; state: StateId; interrupt: InterruptId | null; choice: KvChoice; options: readonly KvOption[]; expectedWaitUs: Us; reconsiderAtUs: Us | null; because: string; performed: boolean }
   | { kind: 'kv.preserved'; state: StateId; engine: EngineId }
   | { kind: 'kv.offload.begun'; move: MoveId; state: StateId; engine: EngineId; tokens: Tokens; reservedBytes: Bytes }
-  | { kind: 'kv.onboard.begun'; move: MoveId; state: StateId; engine: EngineId; tokens: Tokens; reservedGranules: Granules; forCall: CallId | null }
+  | { kind: 'kv.onboard.begun'; move: MoveId; state: StateId; engine: EngineId; tokens: Tokens; reservedGranules: Granules; forCall: CallId | null; expectedWorkUs: Us }
   | { kind: 'kv.moved'; move: MoveId; state: StateId; engine: EngineId; to: Tier; bytes: Bytes; digest: string; copyUs: Us; dropImage: MoveId | null }
   | { kind: 'kv.move.failed'; move: MoveId; state: StateId; engine: EngineId; to: Tier; why: string; sourceLost: boolean; dropImage: MoveId | null }
   | { kind: 'kv.offloaded'; state: StateId; bytes: Bytes }

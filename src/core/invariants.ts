@@ -9,6 +9,7 @@
 import { checkCalls } from './invariants/calls.ts'
 import { checkEffects } from './invariants/effects.ts'
 import { checkIdentity } from './invariants/identity.ts'
+import { checkIndexes } from './invariants/indexes.ts'
 import { law, type Seen } from './invariants/law.ts'
 import { checkLimits } from './invariants/limits.ts'
 import { checkMemory } from './invariants/memory.ts'
@@ -24,6 +25,7 @@ export function checkInvariants(core: Readonly<CoreState>, seen: Seen): void {
   checkMemory(core)
   checkLimits(core, seen)
   checkEffects(core)
+  checkIndexes(core)
   checkIdentity(core)
   law(15, core.reign >= seen.reign, () => `the reign went from ${seen.reign} to ${core.reign}`)
   seen.reign = core.reign

@@ -1,6 +1,7 @@
 /** Owns the questions asked of States and memory, by policies and by the core alike. Reads only. */
 import { must } from './assert.ts'
 import type { StateId } from './ids.ts'
+import { candidates } from './queue.ts'
 import type { Call, CoreState, Engine, State } from './state.ts'
 import type { Bytes, Granules, Tokens } from './units.ts'
 
@@ -67,29 +68,32 @@ export const couldHold = (core: Readonly<CoreState>, engine: Readonly<Engine>, c
   && (engine.capabilities.memory === null
     || (call.promptTokens <= engine.capabilities.contextTokens && granulesFor(core, engine, call) <= granulesTotal(engine)))
 
-/** Granules that ready calls lack and this engine could give. */
+/** Granules that the next ready calls lack and this engine could give; how many calls are looked at is limited. */
 export function granulesWanted(core: Readonly<CoreState>, engine: Readonly<Engine>): Granules {
+  const free = granulesFree(engine)
   let wanted = 0
-  for (const [model, queue] of core.queues) {
-    if (!engine.capabilities.models.includes(model)) continue
-    for (const id of queue) {
+  for (const model of engine.capabilities.models) {
+    const queue = core.queues.get(model)
+    if (queue === undefined || queue.size === 0) continue
+    let seen = 0
+    for (const id of candidates(queue)) {
       const call = must(core.calls, id)
       if (stateOf(core, call)?.device == null) wanted += granulesFor(core, engine, call)
+      seen += 1
+      if (wanted > free || seen > core.config.dispatchWindow) break
     }
   }
-  return Math.max(0, wanted - granulesFree(engine))
+  return Math.max(0, wanted - free)
 }
 
 /** Granules that become free, or idle, when the moves under way and the pauses told are done. */
 export function granulesLeaving(core: Readonly<CoreState>, engine: Readonly<Engine>): Granules {
   let sum = 0
-  for (const move of core.moves.values()) {
-    if (move.engine === engine.id && move.from === 'device') sum += must(core.states, move.state).device?.granules ?? 0
+  for (const id of engine.moves) {
+    const move = must(core.moves, id)
+    if (move.from === 'device') sum += must(core.states, move.state).device?.granules ?? 0
   }
-  for (const id of engine.running) {
-    const call = must(core.calls, id)
-    if (call.stage.kind === 'pausing') sum += stateOf(core, call)?.device?.granules ?? 0
-  }
+  for (const id of engine.pausing) sum += stateOf(core, must(core.calls, id))?.device?.granules ?? 0
   return sum
 }
 
@@ -100,21 +104,19 @@ export function callWaitingOn(core: Readonly<CoreState>, state: Readonly<State>)
   return active === null ? null : must(core.calls, active)
 }
 
-/** States idle on a device: nobody runs on them, nobody copies them. */
-export function idleStates(core: Readonly<CoreState>, engine: Readonly<Engine>): State[] {
-  const idle: State[] = []
-  for (const state of core.states.values()) {
-    if (state.device?.engine === engine.id && state.residence.kind === 'suspended') idle.push(state)
-  }
-  return idle
-}
+/** States idle on a device: nobody runs on them, nobody copies them; of the longest idle, `victimsMax`. */
+export const idleStates = (core: Readonly<CoreState>, engine: Readonly<Engine>): State[] => first(core, engine.idle)
 
-export function hostStates(core: Readonly<CoreState>): State[] {
-  const held: State[] = []
-  for (const state of core.states.values()) {
-    if (state.host !== null && state.residence.kind === 'suspended') held.push(state)
+/** States whose continuation is on host; of the longest there, `victimsMax`. */
+export const hostStates = (core: Readonly<CoreState>): State[] => first(core, core.hosted)
+
+function first(core: Readonly<CoreState>, ids: ReadonlySet<StateId>): State[] {
+  const states: State[] = []
+  for (const id of ids) {
+    if (states.length === core.config.victimsMax) break
+    states.push(must(core.states, id))
   }
-  return held
+  return states
 }
 
 export const stateOf = (core: Readonly<CoreState>, call: Readonly<Call>): State | null => {

@@ -1,40 +1,99 @@
 /**
  * Owns the writes to the ledgers of memory, for `apply` only: device granules and sequences of each engine, bytes of the
- * host tier, references of Segments. Keeps invariant 11: free + owned + reserved = total.
+ * host tier, references of Segments; and what holding costs a tenant's share. Keeps invariant 11: free + owned + reserved
+ * = total.
  */
 import { must } from './assert.ts'
-import type { CoreState, DeviceReplica, HostReplica, State } from './state.ts'
-import type { SessionId } from './ids.ts'
+import { callId, type SessionId } from './ids.ts'
+import { granulesTotal } from './kv-read.ts'
+import { chargeShares } from './queue.ts'
+import type { Call, CoreState, DeviceReplica, HostReplica, State } from './state.ts'
 import type { Tokens } from './units.ts'
 
 /** Sets or changes the device replica, and the engine's ledger with it. */
-export function takeDevice(core: CoreState, state: State, replica: DeviceReplica): void {
+export function takeDevice(core: CoreState, state: State, replica: Omit<DeviceReplica, 'sinceUs'>): void {
   releaseDevice(core, state)
   const engine = must(core.engines, replica.engine)
   engine.ownedGranules += replica.granules
   engine.sequencesUsed += 1
-  state.device = replica
+  state.device = { ...replica, sinceUs: core.nowUs }
 }
 
 export function releaseDevice(core: CoreState, state: State): void {
   if (state.device === null) return
+  chargeDevice(core, state, state.device)
   const engine = must(core.engines, state.device.engine)
   engine.ownedGranules -= state.device.granules
   engine.sequencesUsed -= 1
+  engine.idle.delete(state.id)
   state.device = null
 }
 
-export function takeHost(core: CoreState, state: State, replica: HostReplica): void {
+export function takeHost(core: CoreState, state: State, replica: Omit<HostReplica, 'sinceUs'>): void {
   releaseHost(core, state)
   core.host.ownedBytes += replica.bytes
-  state.host = replica
+  state.host = { ...replica, sinceUs: core.nowUs }
 }
 
 export function releaseHost(core: CoreState, state: State): void {
   if (state.host === null) return
+  chargeHost(core, state, state.host)
   core.host.ownedBytes -= state.host.bytes
+  core.hosted.delete(state.id)
   state.host = null
 }
+
+/** The only way a continuation changes place, so that the sets of idle and of hosted States are always just these. */
+export function reside(core: CoreState, state: State, residence: State['residence']): void {
+  const suspended = residence.kind === 'suspended'
+  state.residence = residence
+  if (state.device !== null) setMember(must(core.engines, state.device.engine).idle, state.id, suspended)
+  setMember(core.hosted, state.id, suspended && state.host !== null)
+}
+
+function setMember<T>(set: Set<T>, item: T, belongs: boolean): void {
+  if (!belongs) set.delete(item)
+  else set.add(item)
+}
+
+// ---------------------------------------------------------------- what holding costs
+
+/** What its owner's shares owe for KV held until now; from now on somebody else may hold it. */
+export function chargeHold(core: CoreState, state: State): void {
+  if (state.device !== null) {
+    chargeDevice(core, state, state.device)
+    state.device = { ...state.device, sinceUs: core.nowUs }
+  }
+  if (state.host !== null) {
+    chargeHost(core, state, state.host)
+    state.host = { ...state.host, sinceUs: core.nowUs }
+  }
+}
+
+function chargeDevice(core: CoreState, state: State, { engine, granules, sinceUs }: DeviceReplica): void {
+  const total = granulesTotal(must(core.engines, engine))
+  if (total === 0) return
+  const share = (granules / total) * (core.prices.deviceSecondMicro / 1_000_000)
+  chargeShares(core, holderOf(core, state), Math.round((core.nowUs - sinceUs) * share))
+}
+
+function chargeHost(core: CoreState, state: State, { bytes, sinceUs }: HostReplica): void {
+  const share = (bytes / MEBIBYTE) * (core.prices.hostMebibyteSecondMicro / 1_000_000)
+  chargeShares(core, holderOf(core, state), Math.round((core.nowUs - sinceUs) * share))
+}
+
+const MEBIBYTE = 1 << 20
+
+/** A State is held for its thread's call; a prefix, for its tenant. */
+function holderOf(core: CoreState, state: State): Pick<Call, 'model' | 'band' | 'payer'> {
+  const thread = state.owner.kind === 'thread' ? core.threads.get(state.owner.thread) : undefined
+  const call = core.calls.get(thread?.active ?? thread?.last ?? NO_CALL)
+  return call ?? { model: state.model, band: 'default', payer: state.tenant }
+}
+
+const NO_CALL = callId('')
+
+// ---------------------------------------------------------------- Segments and sessions
 
 /** Keeps the first `tokens` of the spans; a Segment nobody refers to goes. */
 export function cutSpans(core: CoreState, state: State, tokens: Tokens): void {

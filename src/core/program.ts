@@ -34,7 +34,7 @@ export function declareProgram(d: Deciding, input: DeclareProgram): void {
 export function finishProgram(d: Deciding, input: FinishProgram): void {
   const program = found(d, input)
   if (program === null) return
-  const active = openCallsOf(d, program)
+  const active = program.openCalls
   if (active > 0) return refuseProgram(d, input, 'program_busy', `${active} of its calls are open`)
   endInterrupts(d, program)
   complete(d, program, false)
@@ -128,7 +128,7 @@ export function failProgram(d: Deciding, program: Program, why: string): void {
 /** After a call ended: whether its program has too. An undeclared program is one turn; a declared one says when it ends. */
 export function endIfDone(d: Deciding, program: Program, final: boolean): void {
   if (program.stage.kind !== 'open') return
-  if (openCallsOf(d, program) > 0 || interruptsOf(d, program).length > 0) return
+  if (program.openCalls > 0 || interruptsOf(d, program).length > 0) return
   if (final) complete(d, program, false)
   else if (!program.declared) complete(d, program, true)
   else setTimer(d, `close:${program.id}`, d.nowUs + d.core.config.programIdleUs)
@@ -139,7 +139,7 @@ export function closeProgram(d: Deciding, id: ProgramId): void {
   const program = d.core.programs.get(id)
   if (program === undefined) return
   if (program.stage.kind === 'ended' && program.stage.provisional) d.emit({ kind: 'program.closed', program: id })
-  else if (program.stage.kind === 'open' && openCallsOf(d, program) === 0 && interruptsOf(d, program).length === 0) complete(d, program, false)
+  else if (program.stage.kind === 'open' && program.openCalls === 0 && interruptsOf(d, program).length === 0) complete(d, program, false)
 }
 
 /** A thread's State is wanted again: no decision about its wait is pending. */
@@ -151,9 +151,9 @@ export function restOf(d: Deciding, thread: ThreadId): void {
 /** True when one more program fits; forgets the longest ended one where it must, but `spare`, nor a parent before its sub-agents. */
 export function makeRoomForProgram(d: Deciding, spare: ProgramId | null): boolean {
   if (d.core.programs.size < d.core.config.programsMax) return true
-  for (const program of d.core.programs.values()) {
-    const over = program.stage.kind !== 'open' && !(program.stage.kind === 'ended' && program.stage.provisional)
-    if (over && program.id !== spare && program.children === 0 && !program.threads.some((thread) => must(d.core.threads, thread).state !== null)) {
+  for (const id of d.core.over) {
+    const program = must(d.core.programs, id)
+    if (program.id !== spare && program.children === 0 && !program.threads.some((thread) => must(d.core.threads, thread).state !== null)) {
       d.emit({ kind: 'program.forgotten', program: program.id })
       return true
     }
@@ -163,5 +163,4 @@ export function makeRoomForProgram(d: Deciding, spare: ProgramId | null): boolea
 
 const isUnanswered = (d: Deciding, id: Program['calls'][number]): boolean => !isOver(must(d.core.calls, id))
 
-const openCallsOf = (d: Deciding, program: Program): number => program.calls.filter((id) => isUnanswered(d, id)).length
 

@@ -9,7 +9,7 @@ import { moveId, stateId } from './ids.ts'
 import { granulesFor, granulesOf, isExact, spanTokens, stateOf, stateTokens } from './kv-read.ts'
 import { compareCalls } from './queue.ts'
 import type { Call, Engine, State } from './state.ts'
-import type { Tokens } from './units.ts'
+import type { Tokens, Us } from './units.ts'
 
 /** The engine has room. Runs the call, or begins to bring its State in. */
 export function schedule(d: Deciding, call: Call, engine: Engine): void {
@@ -30,6 +30,7 @@ function beginOnboard(d: Deciding, call: Call, state: State, engine: Engine): vo
     kind: 'kv.onboard.begun', move: moveId(`${state.id}-${d.core.seq}`), state: state.id, engine: engine.id,
     tokens: state.host?.tokens ?? 0, forCall: call.id,
     reservedGranules: Math.max(granulesFor(d.core, engine, call), granulesOf(engine, state.host?.tokens ?? 0)),
+    expectedWorkUs: expectedWorkUs(d, call, engine, state.host?.tokens ?? 0),
   })
 }
 
@@ -44,8 +45,16 @@ export function start(d: Deciding, call: Call, engine: Engine): void {
     kind: 'call.scheduled', call: call.id, attempt: call.attempt, engine: engine.id, state: state?.id ?? stateId(`${call.id}-s`),
     baseTokens, keepTokens, granules: Math.max(granulesFor(d.core, engine, call), state?.device?.granules ?? 0),
     recomputeTokens: fedTokens - keepTokens, forcedTokens: call.outputTokens,
-    replay: call.exactResume && isExact(engine) ? 'exact' : 'plain', rank: rankOf(d, call, engine),
+    replay: call.exactResume && isExact(engine) ? 'exact' : 'plain', rank: rankOf(d, call, engine), expectedWorkUs: expectedWorkUs(d, call, engine, keepTokens),
   })
+}
+
+/** What shares are charged ahead: feeding what it lacks, and as many tokens as it is granted, in the company that is there. */
+function expectedWorkUs(d: Deciding, call: Call, engine: Engine, keepTokens: Tokens): Us {
+  const { prefillNsPerToken, decodeBaseNs, decodeRowNs } = engine.speeds
+  const outputTokens = Math.min(call.maxTokens - call.outputTokens, d.core.config.grantTokens)
+  const rowNs = decodeRowNs + Math.round(decodeBaseNs / (engine.running.size + 1))
+  return Math.round((Math.max(0, call.promptTokens - keepTokens) * prefillNsPerToken + Math.max(0, outputTokens) * rowNs) / 1_000)
 }
 
 const rankOf = (d: Deciding, call: Call, engine: Engine): number =>

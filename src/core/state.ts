@@ -23,6 +23,7 @@ import type {
   BodyId, CallId, EngineId, InterruptId, MoveId, ProgramId, SegmentId, SessionId, StateId, TenantId, ThreadId,
 } from './ids.ts'
 import type { Bytes, Cells, Granules, Tokens, Us } from './units.ts'
+import type { Band, BandWeights, ReadyQueue } from './bands.ts'
 import type { CoreConfig } from './config.ts'
 import type { WaitCurve } from './predict.ts'
 
@@ -48,8 +49,14 @@ export interface CoreState {
   readonly moves: Map<MoveId, Move>
   readonly engines: Map<EngineId, Engine>
   readonly host: HostTier
-  /** Ready calls of each model, best first. */
-  readonly queues: Map<string, CallId[]>
+  /** Ready calls of each model, and who has had how much of it. */
+  readonly queues: Map<string, ReadyQueue>
+  /** What shares are charged by, as last set. */
+  prices: Prices
+  /** Programs that are over and whose names are still kept, the longest over first. */
+  readonly over: Set<ProgramId>
+  /** States whose continuation is on host, the longest there first. */
+  readonly hosted: Set<StateId>
   /** Calls neither committed nor ended. */
   openCalls: number
   /** The last call of each digest of credential and body: how a retry is known. */
@@ -66,7 +73,18 @@ export interface CoreState {
 
 interface Tenant {
   readonly id: TenantId
+  /** Its share beside the other tenants of a band. */
+  weight: number
   service: Ledger
+}
+
+/** What `apply` needs to charge; set by a fact, since it never reads the configuration. */
+export interface Prices {
+  readonly bands: BandWeights
+  /** All of an engine's device memory for a second, in millionths of an engine-second. */
+  readonly deviceSecondMicro: number
+  /** A mebibyte on host for a second, in millionths of an engine-second. */
+  readonly hostMebibyteSecondMicro: number
 }
 
 export interface Session {
@@ -120,6 +138,8 @@ export interface Program {
   stage: ProgramStage
   threads: ThreadId[]
   calls: CallId[]
+  /** How many of them are neither committed nor ended. */
+  openCalls: number
   /** Never decreases (invariant 12). */
   ledger: Ledger
 }
@@ -185,6 +205,10 @@ export interface Call {
   /** Order of arrival among calls; unique. */
   readonly seq: number
   readonly arrivedUs: Us
+  /** The class band it waits in. */
+  readonly band: Band
+  /** The tenant whose share it waits in and is charged to; in `observe` one for all, since an engine knows no tenants. */
+  readonly payer: TenantId
   /** Digest of credential and body: the same while unanswered is a retry. */
   readonly digest: string
   readonly body: BodyId
@@ -210,6 +234,8 @@ export interface Call {
   recomputeDone: Tokens
   /** Tokens fed again in this call because we had evicted them. */
   recomputedTokens: Tokens
+  /** Work its shares were charged for ahead and that is not done yet. */
+  prepaidUs: Us
   /** This attempt's service as last reported; folded into the ledgers as it grows. */
   attemptService: Ledger
   ledger: Ledger
@@ -285,11 +311,14 @@ type Residence =
 
 export interface DeviceReplica {
   readonly engine: EngineId
+  /** Since when it holds so many granules: what its shares are charged from. */
+  readonly sinceUs: Us
   readonly tokens: Tokens
   readonly granules: Granules
 }
 
 export interface HostReplica {
+  readonly sinceUs: Us
   /** The move that wrote the image; its name. */
   readonly image: MoveId
   readonly tokens: Tokens
@@ -400,7 +429,15 @@ export interface Engine {
   reservedGranules: Granules
   /** States with a device replica here, or one on its way in. */
   sequencesUsed: number
-  running: Set<CallId>
+  readonly running: Set<CallId>
+  /** Of these, the ones told to pause. */
+  readonly pausing: Set<CallId>
+  /** Suspended States on its device, the longest idle first. */
+  readonly idle: Set<StateId>
+  /** Moves from or to its device. */
+  readonly moves: Set<MoveId>
+  /** How many of these bring in the State of a call. */
+  resuming: number
   /** How long calls stay on it, a moving mean over about eight; 0 before any left. */
   stayUs: Us
   /** Standing orders as last issued, so that only a change is told. */

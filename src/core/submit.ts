@@ -4,9 +4,10 @@
  * priority and never opens another's State. Keeps invariants 3, 6, 8 and 14.
  */
 import { must } from './assert.ts'
+import { bandOf } from './bands.ts'
 import { isOver } from './call-read.ts'
 import { clearTimer, ignore, type Deciding } from './deciding.ts'
-import { programId, sessionId, threadId, type CallId, type ProgramId, type SessionId, type ThreadId } from './ids.ts'
+import { programId, sessionId, tenantId, threadId, type CallId, type ProgramId, type SessionId, type ThreadId } from './ids.ts'
 import type { Submit } from './input.ts'
 import { parentRefusal } from './lineage.ts'
 import { isOpen, makeRoomForProgram, restOf } from './program.ts'
@@ -200,7 +201,7 @@ function arrive(d: Deciding, input: Submit, place: Place): void {
   const before = thread?.waiting.at(-1) ?? thread?.active ?? null
   d.emit({
     kind: 'call.arrived', call: input.call, program: place.program, thread: place.thread, model: input.model,
-    epoch: must(d.core.programs, place.program).epoch, identity: place.identity, digest: input.digest, body: input.body,
+    epoch: must(d.core.programs, place.program).epoch, ...shareOf(d, must(d.core.programs, place.program)), identity: place.identity, digest: input.digest, body: input.body,
     seed: input.seed, maxTokens: input.maxTokens, exactResume: input.exactResume ?? d.core.config.exactResume,
     promptTokens: input.promptTokensEstimate, parents: before === null ? [] : [before],
     answers: place.answers?.id ?? null, final: input.claims.final, toolResults: input.claims.toolResults,
@@ -215,6 +216,12 @@ function parentOf(d: Deciding, input: Submit, program: ProgramId): ProgramId | n
   if (refused !== null) ignore(d, 'submit', program, `its parent: ${refused.why}`)
   return refused === null && d.core.programs.get(program)?.parent !== parent ? parent : null
 }
+
+/** In `observe` all wait in one line. */
+const shareOf = (d: Deciding, { priorityClass, tenant }: Program): Pick<Call, 'band' | 'payer'> =>
+  d.core.config.mode === 'observe' ? { band: 'default', payer: EVERYBODY } : { band: bandOf(priorityClass), payer: tenant }
+
+const EVERYBODY = tenantId('')
 
 /** A named thread goes on without the results that it waited for. */
 function abandonInterrupt(d: Deciding, id: ThreadId): void {

@@ -253,7 +253,8 @@ export class DoorMetrics {
 }
 
 function readyCalls(core: Core): readonly Call[] {
-  return [...core.queues.values()].flatMap((queue) => queue.flatMap((id) => core.calls.get(id) ?? []))
+  const shares = [...core.queues.values()].flatMap(({ bands }) => bands.flatMap(({ tenants }) => [...tenants.shares.values()]))
+  return shares.flatMap(({ calls }) => calls.entries.flatMap(({ id }) => core.calls.get(id) ?? []))
 }
 
 function earliestReady(core: Core): ReadonlyMap<string, Us> {

@@ -5,6 +5,7 @@
 import { programId, rawOf, type ProgramId, type TenantId, type ThreadId } from '../core/ids.ts'
 import type { Call, CoreState, Program, Thread } from '../core/state.ts'
 import type { Us } from '../core/units.ts'
+import { lineOf } from '../driver/line.ts'
 import type { CallView, ProgramDetail, ProgramView, StateView, WaitView } from '../protocol/program.ts'
 
 type Core = Readonly<CoreState>
@@ -115,7 +116,7 @@ function waitOf(core: Core, call: Call, nowUs: Us): Pick<WaitView, 'on' | 'forUs
     case 'measured':
       return { on: 'thread', forUs: nowUs - call.arrivedUs, what: 'its parents to commit', behind: null }
     case 'ready': {
-      const queue = core.queues.get(call.model) ?? []
+      const queue = lineOf(core, call.model)
       const place = queue.indexOf(call.id)
       return {
         on: 'queue', forUs: nowUs - stage.sinceUs,

@@ -27,14 +27,14 @@ const started = (): Fact => ({
   kind: 'program.started', program, tenant, session: null, declared: false, agent: 'walker', identity, priorityClass: 'default', deadlineUs: null, parent: null, steps: null,
 })
 const arrived = (name: string, thread = 'main', answers: string | null = null): Fact => ({
-  kind: 'call.arrived', call: callId(name), program, thread: threadId(program, thread), model: 'm', epoch: 0, identity, digest: name,
+  kind: 'call.arrived', call: callId(name), program, thread: threadId(program, thread), model: 'm', epoch: 0, band: 'default', payer: tenant, identity, digest: name,
   body: bodyId(name), seed: 1, maxTokens: 64, exactResume: true, promptTokens: 100, parents: [],
   answers: answers === null ? null : interruptId(callId(answers)), final: false, toolResults: [],
 })
 const ready = (name: string): Fact => ({ kind: 'call.ready', call: callId(name), level: 0, tie: 0 })
 const scheduled = (name: string, attempt = 1, forcedTokens = 0): Fact => ({
   kind: 'call.scheduled', call: callId(name), attempt, engine, state, baseTokens: 0, keepTokens: 40, granules: 1, recomputeTokens: 0,
-  forcedTokens, replay: 'exact', rank: 0,
+  forcedTokens, replay: 'exact', rank: 0, expectedWorkUs: 0,
 })
 const completed = (name: string, parts: readonly [number, number, number, number], finish: 'stop' | 'tool_calls' = 'stop'): Fact => ({
   kind: 'call.completed', call: callId(name), attempt: 1, finish, report: report({ outputTokens: 12, recomputedTokens: 5 }),
@@ -46,7 +46,7 @@ const waitStarted = (name: string, toolClass = 'search'): Fact => ({
 })
 const waitCompleted = (name: string, by: string): Fact => ({ kind: 'interrupt.completed', interrupt: interruptId(callId(name)), by: callId(by), waitUs: 0 })
 const onboard = (move: string, forCall: string | null): Fact => ({
-  kind: 'kv.onboard.begun', move: moveId(move), state, engine, tokens: 100, reservedGranules: 1, forCall: forCall === null ? null : callId(forCall),
+  kind: 'kv.onboard.begun', move: moveId(move), state, engine, tokens: 100, reservedGranules: 1, forCall: forCall === null ? null : callId(forCall), expectedWorkUs: 0,
 })
 const moved = (move: string, to: 'device' | 'host' = 'device'): Fact => ({ kind: 'kv.moved', move: moveId(move), state, to, bytes: 3_000_000, engine, digest: 'd', copyUs: 900, dropImage: null })
 const ended: Fact = { kind: 'program.completed', program, provisional: true }

@@ -45,7 +45,10 @@ const DAMAGES: readonly [number, string, (core: CoreState) => void][] = [
   [1, 'a committed call still runs', (core) => { pick(core.engines.values(), ({ running }) => running.size > 0).running.add(call(core, 'committed').id) }],
   [1, 'the last call of a thread did not commit', (core) => { pick(core.threads.values(), ({ last }) => last !== null).last = call(core, 'running').id }],
   [2, 'a ready call is in no queue', (core) => core.queues.clear()],
-  [2, 'a call stands twice in its queue', (core) => { pick(core.queues.values(), () => true).push(call(core, 'ready').id) }],
+  [2, 'a call stands twice in its queue', (core) => {
+    const { calls } = pick(pick(core.queues.values(), () => true).bands[1]?.tenants.shares.values() ?? [], () => true)
+    calls.entries.push(calls.entries[0] as typeof calls.entries[0] & {})
+  }],
   [2, 'a running call was not measured', (core) => { call(core, 'running').measured = false }],
   [2, 'a parent of a running call is open', (core) => { Object.assign(call(core, 'running'), { parents: [call(core, 'arrived').id] }) }],
   [2, 'a call runs before its turn', (core) => {

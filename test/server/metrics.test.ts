@@ -48,7 +48,7 @@ describe('metrics', () => {
     const call = callId('c')
     const scheduled = {
       kind: 'call.scheduled', call, engine: engineId('e'), state: stateId('s'), baseTokens: 0, keepTokens: 0, granules: 1,
-      recomputeTokens: 9, forcedTokens: 0, replay: 'exact', rank: 1,
+      recomputeTokens: 9, forcedTokens: 0, replay: 'exact', rank: 1, expectedWorkUs: 0,
     } as const
     gateway.show({ ...scheduled, attempt: 1 })
     gateway.show({ kind: 'call.progressed', call, attempt: 1, report: report(30) })
@@ -76,7 +76,7 @@ describe('metrics of what is there now', () => {
     joinEngine(gateway)
     const app = appOf(t, gateway)
     await app.inject({ method: 'POST', url: '/v1/programs', payload: { id: 'very-secret-id' } })
-    gateway.core.tenants.set(tenantId('local'), { id: tenantId('local'), service: { useful: { residentUs: 3_000_000, workUs: 2_000_000 }, retried: zero, recomputed: zero } })
+    gateway.core.tenants.set(tenantId('local'), { id: tenantId('local'), weight: 1, service: { useful: { residentUs: 3_000_000, workUs: 2_000_000 }, retried: zero, recomputed: zero } })
     const text = await scrape(app)
     assert.equal(valueOf(text, 'entracte_engine_joined{engine="e1"}'), 1)
     assert.equal(valueOf(text, 'entracte_engine_granules{engine="e1",sort="free"}'), 4)

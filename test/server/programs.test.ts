@@ -15,7 +15,7 @@ function ask(app: App, method: 'GET' | 'POST' | 'DELETE', url: string, key = 'ke
 function arrive(gateway: FakeGateway, tenant: string, program: string, call: string, level = 0): void {
   const id = programId(tenantId(tenant), program)
   gateway.tell({
-    kind: 'call.arrived', call: callId(call), program: id, thread: threadId(id, 'main'), model: 'tiny', epoch: 1,
+    kind: 'call.arrived', call: callId(call), program: id, thread: threadId(id, 'main'), model: 'tiny', epoch: 1, band: 'default', payer: tenantId(tenant),
     identity: { source: 'explicit', confidence: 100 }, digest: call, body: bodyId(call), seed: 1, maxTokens: 10, exactResume: true,
     promptTokens: 100, parents: [], answers: null, final: false, toolResults: [],
   })
@@ -59,8 +59,8 @@ describe('a program that waits', () => {
     joinEngine(gateway)
     const app = appOf(t, gateway, { tenants })
     for (const [key, id] of [['key-of-a', 'first'], ['key-of-b', 'secret'], ['key-of-a', 'mine']] as const) await ask(app, 'POST', '/v1/programs', key, { id })
-    arrive(gateway, 'a', 'first', 'c1')
     arrive(gateway, 'b', 'secret', 'c2', 1)
+    arrive(gateway, 'a', 'first', 'c1')
     arrive(gateway, 'a', 'mine', 'c3', 2)
     gateway.time += 2_000_000
     const reply = await ask(app, 'GET', '/v1/programs/mine')
@@ -86,7 +86,7 @@ describe('a program that waits', () => {
     const report = { service: { useful: { residentUs: 5, workUs: 4 }, retried: zero, recomputed: zero }, tailPrefilled: 0, tailDecoded: 0, outputTokens: 3, recomputedTokens: 0 }
     gateway.tell({
       kind: 'call.scheduled', call: callId('c1'), attempt: 1, engine: engineId('e1'), state: stateId('s1'), baseTokens: 0, keepTokens: 0,
-      granules: 1, recomputeTokens: 0, forcedTokens: 0, replay: 'exact', rank: 1,
+      granules: 1, recomputeTokens: 0, forcedTokens: 0, replay: 'exact', rank: 1, expectedWorkUs: 0,
     })
     assert.deepEqual((await ask(app, 'GET', '/v1/programs/p')).json().waits.map((wait: any) => wait.on), ['engine'])
     gateway.tell({

@@ -5,6 +5,7 @@
 import { must } from '../assert.ts'
 import { isOver } from '../call-read.ts'
 import type { CallId } from '../ids.ts'
+import { candidates } from '../queue.ts'
 import type { Call, CoreState, Engine, Thread } from '../state.ts'
 import { law } from './law.ts'
 
@@ -37,8 +38,7 @@ function runningOn(core: Readonly<CoreState>): Map<CallId, Engine> {
 function queuedIn(core: Readonly<CoreState>): Map<CallId, string> {
   const queued = new Map<CallId, string>()
   for (const [model, queue] of core.queues) {
-    law(14, queue.length > 0, () => `an empty queue of ${model} is kept`)
-    for (const id of queue) {
+    for (const id of candidates(queue)) {
       law(2, !queued.has(id), () => `${id} stands twice in the queues`)
       law(2, core.calls.has(id), () => `${id} is queued and is not known`)
       queued.set(id, model)

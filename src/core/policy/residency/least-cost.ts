@@ -19,6 +19,7 @@ import { discardCost, engineOf, granuleSecondMicro, imageBytes, offloadCost, pre
 import { callWaitingOn, hostFreeBytes, hostStates, idleStates, stateTokens } from '../../kv-read.ts'
 import { WAITS_ENOUGH, borders, expectedWaitUs, returnsPpm, stillWaitingPpm, survivalOf, type Survival } from '../../predict.ts'
 import type { Call, CoreState, Engine, Interrupt, State } from '../../state.ts'
+import { compareCalls } from '../../queue.ts'
 import { SECOND_US, type Granules, type MicroCost, type Us } from '../../units.ts'
 import type { ResidencyDecision, ResidencyPolicy } from './residency.ts'
 
@@ -63,10 +64,10 @@ export const leastCost: ResidencyPolicy = {
       .sort((a, b) => a.perSecond - b.perSecond || (a.state.id < b.state.id ? -1 : 1))
   },
 
-  mayLose(core, state, regret, call, engine, nowUs) {
-    if (state.owner.kind !== 'thread' || engine.running.size === 0) return true
-    if (call.stage.kind === 'ready' && nowUs - call.stage.sinceUs >= regret) return true
-    return goesBefore(core, call, state.owner.thread)
+  mayLoseFrom(core, state, regret, call, engine) {
+    if (state.owner.kind !== 'thread' || engine.running.size === 0) return 0
+    if (goesBefore(core, call, state.owner.thread)) return 0
+    return call.stage.kind === 'ready' ? call.stage.sinceUs + regret : null
   },
 
   hostVictims(core, nowUs) {
@@ -87,8 +88,8 @@ function goesBefore(core: Readonly<CoreState>, call: Readonly<Call>, thread: Thr
   const { active, last } = must(core.threads, thread)
   const other = active ?? last
   if (other === null) return true
-  const key = orderOf(core).key(core, { ...must(core.calls, other), seq: Number.MAX_SAFE_INTEGER })
-  return call.level - key.level < 0 || (call.level === key.level && call.tie < key.tie)
+  const next = { ...must(core.calls, other), seq: Number.MAX_SAFE_INTEGER }
+  return compareCalls(call, { ...next, ...orderOf(core).key(core, next), seq: 0 }) < 0
 }
 
 interface Wait {

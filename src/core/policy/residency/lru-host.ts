@@ -18,6 +18,6 @@ export const lruHost: ResidencyPolicy = {
     because: 'idle KV is kept until it is evicted',
   }),
   victims: (core, engine) => idleStates(core, engine).sort(leastRecent).map((state) => ({ state, choice: 'offload', regret: 0 })),
-  mayLose: () => true,
+  mayLoseFrom: () => 0,
   hostVictims: (core) => hostStates(core).sort(leastRecent).map((state) => ({ state, regret: 0 })),
 }

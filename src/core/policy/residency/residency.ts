@@ -15,7 +15,7 @@ export interface ResidencyDecision {
   readonly because: string
 }
 
-interface Victim {
+export interface Victim {
   readonly state: State
   readonly choice: 'offload' | 'discard'
   /** What giving it up is expected to cost. */
@@ -28,8 +28,11 @@ export interface ResidencyPolicy {
   decide(core: Readonly<CoreState>, state: Readonly<State>, interrupt: Readonly<Interrupt> | null, granulesWanted: Granules, nowUs: Us): ResidencyDecision
   /** Idle States of an engine, the one to give way first in front. */
   victims(core: Readonly<CoreState>, engine: Readonly<Engine>, nowUs: Us): Victim[]
-  /** Whether KV may be lost, at such a regret, so that `call` can run on `engine` now. In the end it must: nobody waits for ever. */
-  mayLose(core: Readonly<CoreState>, state: Readonly<State>, regret: MicroCost, call: Readonly<Call>, engine: Readonly<Engine>, nowUs: Us): boolean
+  /**
+   * From when on KV may be lost, at such a regret, so that `call` can run on `engine`; 0: at once, null: not by waiting.
+   * A ready call gets a time: nobody waits for ever.
+   */
+  mayLoseFrom(core: Readonly<CoreState>, state: Readonly<State>, regret: MicroCost, call: Readonly<Call>, engine: Readonly<Engine>): Us | null
   /** States on host, the one to drop first in front. */
   hostVictims(core: Readonly<CoreState>, nowUs: Us): { readonly state: State; readonly regret: MicroCost }[]
 }

@@ -1,0 +1,100 @@
+/**
+ * Owns which models, engines and ranks a fact may have changed something for, so that a step looks at these and at no
+ * others. Whatever could let a ready call run touches its model: a place or memory that came free, KV that became idle or
+ * came to rest, room on host, a call that joined the queue or left it, an engine that came or went, a running call that may
+ * now give way. Where only time passing does, `dispatch.ts` sets a timer. Reads the state before the fact is applied.
+ */
+import { must } from './assert.ts'
+import type { Fact } from './fact.ts'
+import type { CallId, EngineId, StateId } from './ids.ts'
+import { isFarAhead } from './queue.ts'
+import type { AttemptReport } from './input.ts'
+import type { Call, CoreState } from './state.ts'
+
+export interface Touched {
+  /** Whose queues are looked at. */
+  readonly models: Set<string>
+  /** Whose running calls may grow. */
+  readonly engines: Set<EngineId>
+  /** Whose standing orders may have changed. */
+  readonly ranks: Set<EngineId>
+}
+
+export const untouched = (): Touched => ({ models: new Set(), engines: new Set(), ranks: new Set() })
+
+export function touch(core: Readonly<CoreState>, fact: Fact, touched: Touched): void {
+  switch (fact.kind) {
+    case 'call.ready':
+      touched.models.add(must(core.calls, fact.call).model)
+      return
+    case 'call.progressed':
+      return progressed(core, must(core.calls, fact.call), fact.report, touched)
+    case 'call.scheduled':
+      touched.ranks.add(fact.engine)
+      return
+    case 'call.granted':
+    case 'call.demoted':
+      return reranked(must(core.calls, fact.call), touched)
+    case 'call.paused':
+    case 'call.retried':
+    case 'call.detached':
+    case 'call.completed':
+    case 'call.cancelled':
+    case 'call.failed':
+      return left(core, fact.call, touched)
+    case 'kv.moved':
+    case 'kv.move.failed':
+      freed(core, fact.engine, touched)
+      touched.models.add(must(core.states, fact.state).model)
+      return freedHost(core, touched)
+    case 'kv.discarded':
+      if (fact.tier === 'host') freedHost(core, touched)
+      return atRest(core, fact.state, touched)
+    case 'kv.settled':
+      return atRest(core, fact.state, touched)
+    case 'engine.joined':
+      for (const model of fact.capabilities.models) touched.models.add(model)
+      if (core.engines.has(fact.engine)) freed(core, fact.engine, touched)
+      return
+    case 'engine.lost':
+      return freed(core, fact.engine, touched)
+    default:
+  }
+}
+
+/** Of an engine something came free. */
+function freed(core: Readonly<CoreState>, id: EngineId, touched: Touched): void {
+  for (const model of must(core.engines, id).capabilities.models) touched.models.add(model)
+  touched.engines.add(id)
+  touched.ranks.add(id)
+}
+
+/** With more room on host, KV that could not give way may. */
+function freedHost(core: Readonly<CoreState>, touched: Touched): void {
+  for (const [model, queue] of core.queues) if (queue.size > 0) touched.models.add(model)
+}
+
+function atRest(core: Readonly<CoreState>, id: StateId, touched: Touched): void {
+  const { device } = must(core.states, id)
+  if (device !== null) freed(core, device.engine, touched)
+}
+
+/** A call that gives up its place: one on an engine, or one in line that others may have waited behind. */
+function left(core: Readonly<CoreState>, id: CallId, touched: Touched): void {
+  const { stage, model } = must(core.calls, id)
+  if (stage.kind === 'running' || stage.kind === 'pausing') freed(core, stage.engine, touched)
+  else if (stage.kind === 'ready' || stage.kind === 'resuming') touched.models.add(model)
+}
+
+function reranked({ stage, model }: Call, touched: Touched): void {
+  if (stage.kind !== 'running' && stage.kind !== 'pausing') return
+  touched.ranks.add(stage.engine)
+  touched.models.add(model)
+}
+
+/** It may grow; and it may give way from now on, being far ahead of its share or no longer half recomputed. */
+function progressed(core: Readonly<CoreState>, call: Call, report: AttemptReport, touched: Touched): void {
+  if (call.stage.kind === 'running') touched.engines.add(call.stage.engine)
+  const recomputed = call.recomputeDone < call.recomputeDue && report.recomputedTokens >= call.recomputeDue
+  if (recomputed || isFarAhead(core, call)) touched.models.add(call.model)
+}
