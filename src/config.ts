@@ -11,7 +11,7 @@ import { availableParallelism } from 'node:os'
 import { dirname, resolve } from 'node:path'
 import { isMap, isNode, isPair, isScalar, isSeq, LineCounter, parseDocument, Scalar, visit, type Document } from 'yaml'
 import { z } from 'zod'
-import { CORE_DEFAULTS, type CoreConfig } from './core/config.ts'
+import { CORE_DEFAULTS, ORDER_NAMES, type CoreConfig } from './core/config.ts'
 import { SECOND_US, seconds, type Us } from './core/units.ts'
 import { fieldName, schemaFaults } from './protocol/schema-fault.ts'
 
@@ -122,7 +122,7 @@ const d = CORE_DEFAULTS
 const share = (weight: number) => z.int().min(1).max(1_000).default(weight)
 const core = z.strictObject({
   mode: z.enum(['schedule', 'observe']).default(d.mode),
-  order: z.enum(['fcfs', 'fcfs-program', 'plas']).default(d.order),
+  order: z.enum(ORDER_NAMES).default(d.order),
   residency: z.enum(['least-cost', 'lru-host', 'always-preserve', 'always-offload', 'always-discard'])
     .default(d.residency),
   placement: z.enum(['least-seconds', 'most-room']).default(d.placement),
@@ -154,12 +154,13 @@ const core = z.strictObject({
   programIdleSeconds: inSeconds(d.programIdleUs),
   interruptMaxSeconds: inSeconds(d.interruptMaxUs),
   sessionRetentionSeconds: inSeconds(d.sessionRetentionUs),
-  plasQuantumSeconds: inSeconds(d.plasQuantumUs),
-  plasLevels: count.default(d.plasLevels),
+  levelQuantumSeconds: inSeconds(d.levelQuantumUs),
+  levelCount: count.default(d.levelCount),
+  promoteRatio: count.default(d.promoteRatio),
   idleGranuleSecondMicro: z.int().min(0).default(d.idleGranuleSecondMicro),
   hostMebibyteSecondMicro: z.int().min(0).default(d.hostMebibyteSecondMicro),
 }).transform((from): CoreConfig => {
-  const { preemptGapSeconds, hostMiBMax, programIdleSeconds, interruptMaxSeconds, sessionRetentionSeconds, plasQuantumSeconds, placementGainSeconds, ...rest } = from
+  const { preemptGapSeconds, hostMiBMax, programIdleSeconds, interruptMaxSeconds, sessionRetentionSeconds, levelQuantumSeconds, placementGainSeconds, ...rest } = from
   return {
     ...rest,
     // Named with the tenants.
@@ -169,8 +170,8 @@ const core = z.strictObject({
     programIdleUs: programIdleSeconds,
     interruptMaxUs: interruptMaxSeconds,
     sessionRetentionUs: sessionRetentionSeconds,
-    plasQuantumUs: plasQuantumSeconds,
     placementGainUs: placementGainSeconds,
+    levelQuantumUs: levelQuantumSeconds,
   }
 })
 

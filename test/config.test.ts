@@ -63,13 +63,13 @@ core:
   programIdleSeconds: 1.5
   interruptMaxSeconds: 10
   sessionRetentionSeconds: 20
-  plasQuantumSeconds: 0.25
+  levelQuantumSeconds: 0.25
   humanTools: [ask]
 limits: { bodyMiBMax: 1, queueHoldSeconds: 2, slowReaderSeconds: 3, streamBufferKiBMax: 4, requestSecondsMax: 5 }
 `)
     assert.deepEqual(core, {
       ...CORE_DEFAULTS, order: 'plas', residency: 'lru-host', hostBytesMax: 67_108_864, programIdleUs: 1_500_000, interruptMaxUs: 10_000_000,
-      sessionRetentionUs: 20_000_000, plasQuantumUs: 250_000, humanTools: ['ask'],
+      sessionRetentionUs: 20_000_000, levelQuantumUs: 250_000, humanTools: ['ask'],
     })
     assert.deepEqual(limits, { bodyBytesMax: 1_048_576, keepAliveMs: 5_000, queueHoldMs: 2_000, streamBufferBytesMax: 4_096, slowReaderMs: 3_000, requestMsMax: 5_000 })
   })
@@ -122,7 +122,7 @@ describe('a fault', () => {
     ['listen:\n  port: 70000\n', /:2: listen\.port .*<=65535/],
     ['listen:\n  port: many\n', /:2: listen\.port expected number, received string/],
     ['core:\n  order: best\n', /:2: core\.order .*"fcfs"/],
-    ['core:\n\n  plasLevels: 1.5\n', /:3: core\.plasLevels /],
+    ['core:\n\n  levelCount: 1.5\n', /:3: core\.levelCount /],
     ['engines:\n  - id: a\n    kind: embedded\n  - id: b\n    kind: warp\n', /:5: engines\[1\]\.kind .*'embedded'/],
     ['engines:\n  - kind: embedded\n', /:2: engines\[0\]\.id is missing/],
     ['engines:\n  - { id: a, kind: embedded }\n  - { id: a, kind: embedded }\n', /:3: engines\[1\]\.id is given twice/],

@@ -1,6 +1,7 @@
 /** Owns `entracte demo`: reads its flags, has the model fetched, and gives the demonstration a server and a screen. */
 import { Command, Option } from 'commander'
 import { defaultConfig } from '../config.ts'
+import { ORDER_NAMES } from '../core/config.ts'
 import type { Screen } from '../eval/progress.ts'
 import { wholeNumber } from './options.ts'
 import { ModelBar, print } from './terminal.ts'
@@ -22,7 +23,7 @@ export const demoCommand = (): Command => new Command('demo')
     + 'Prints what differed, and why for the program that gained most and the one that lost most. Takes about four minutes on two cores.')
   .option('--model <model>', 'a GGUF file, "default", or "tiny"', 'default')
   .option('--seed <number>', 'of arrival and tool times', wholeNumber(0, 2 ** 32 - 1))
-  .addOption(new Option('--policy <order>', 'order of the second run instead of the default').choices(['fcfs', 'fcfs-program', 'plas']))
+  .addOption(new Option('--policy <order>', 'order of the second run instead of the default').choices(ORDER_NAMES))
   .option('--keep', 'leave the second server up and print a curl line', false)
   .option('--json', 'print the result as JSON', false)
   .action(async (flags: DemoFlags) => {

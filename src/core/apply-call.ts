@@ -1,5 +1,5 @@
 /** Owns the writes of `call.*` facts; part of `apply.ts`. Keeps invariants 1 and 12 by construction. */
-import { addLedger, largerLedger, ledgerGrowth, wasted, workOf } from './account.ts'
+import { addLedger, attainedUs, largerLedger, ledgerGrowth, wasted, workOf } from './account.ts'
 import { assert, must } from './assert.ts'
 import { isOverStage } from './call-read.ts'
 import type { Fact, Logged } from './fact.ts'
@@ -7,6 +7,7 @@ import type { AttemptReport } from './input.ts'
 import { spanTokens } from './kv-read.ts'
 import { cutSpans, reside, takeDevice } from './memory.ts'
 import { chargeShares, dequeue, enqueue, liftFloors } from './queue.ts'
+import { beginWait, endWait, newCallStanding, serve, settle } from './standing.ts'
 import { emptyLedger, type Call, type CallStage, type CoreState, type Engine, type State } from './state.ts'
 import type { Us } from './units.ts'
 
@@ -43,6 +44,15 @@ export function applyCall(core: CoreState, fact: Fact, logged: Logged): boolean 
     case 'call.granted':
       grant(core, fact)
       return true
+    case 'call.promoted': {
+      const call = must(core.calls, fact.call)
+      dequeue(core, call)
+      call.level = fact.level
+      call.tie = fact.tie
+      call.standing.promotedAtUs = attainedUs(call.ledger)
+      enqueue(core, call)
+      return true
+    }
     case 'call.demoted': {
       const call = must(core.calls, fact.call)
       call.level = fact.level
@@ -106,7 +116,7 @@ function arrive(core: CoreState, fact: Of<'call.arrived'>, logged: Logged): void
     exactResume: fact.exactResume, parents: fact.parents, answers: fact.answers, final: fact.final,
     attempt: 1, stage: { kind: 'arrived' }, promptTokens: fact.promptTokens, measured: false, reusable: null,
     outputTokens: 0, recomputedTokens: 0, prepaidUs: 0, attemptService: emptyLedger(), ledger: emptyLedger(), startedUs: null,
-    recomputeDue: 0, recomputeDone: 0, preemptions: 0, level: 0, tie: logged.seq, toolCallIds: [],
+    recomputeDue: 0, recomputeDone: 0, preemptions: 0, level: 0, tie: logged.seq, toolCallIds: [], standing: newCallStanding(),
   })
   core.openCalls += 1
   program.openCalls += 1
@@ -165,6 +175,7 @@ function charge(core: CoreState, call: Call, report: AttemptReport): void {
   call.ledger = addLedger(call.ledger, grown)
   const program = must(core.programs, call.program)
   program.ledger = addLedger(program.ledger, grown)
+  serve(core, program, attainedUs(grown))
   const tenant = must(core.tenants, program.tenant)
   tenant.service = addLedger(tenant.service, grown)
   const grownUs = workOf(grown)
@@ -293,14 +304,18 @@ export function moveTo(core: CoreState, call: Call, stage: CallStage): void {
   if (call.stage.kind === 'ready') {
     if (starts) liftFloors(core, call)
     dequeue(core, call)
+    endWait(core, call, call.stage.sinceUs)
   }
   if (isOverStage(stage)) {
     core.openCalls -= 1
     must(core.programs, call.program).openCalls -= 1
+    settle(core, call)
   }
   if (!starts && stage.kind !== 'pausing') prepay(core, call, 0)
   if (stage.kind === 'pausing') must(core.engines, stage.engine).pausing.add(call.id)
   call.stage = stage
-  if (stage.kind === 'ready') enqueue(core, call)
+  if (stage.kind !== 'ready') return
+  beginWait(core, call)
+  enqueue(core, call)
 }
 

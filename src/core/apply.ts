@@ -10,6 +10,7 @@ import type { Fact, Logged } from './fact.ts'
 import { interruptId, type InterruptId, type ProgramId, type SessionId } from './ids.ts'
 import { dropEmptySession } from './memory.ts'
 import { bucketOf, emptyCurve } from './predict.ts'
+import { joinRoot, newStanding } from './standing.ts'
 import { emptyLedger, type CoreState, type Prices, type Program, type Session } from './state.ts'
 import type { Us } from './units.ts'
 
@@ -102,7 +103,7 @@ function startProgram(core: CoreState, fact: Extract<Fact, { kind: 'program.star
     id: fact.program, tenant: fact.tenant, session: fact.session, declared: fact.declared, kind: fact.agent,
     seq: logged.seq, arrivedUs: logged.atUs, lastUs: logged.atUs, identity: fact.identity,
     priorityClass: fact.priorityClass, deadlineUs: fact.deadlineUs, parent: null, children: 0, steps: fact.steps,
-    epoch: 1, stage: { kind: 'open' }, threads: [], calls: [], openCalls: 0, ledger: emptyLedger(),
+    epoch: 1, stage: { kind: 'open' }, threads: [], calls: [], openCalls: 0, ledger: emptyLedger(), standing: newStanding(),
   })
   if (fact.session !== null) must(core.sessions, fact.session).program = fact.program
   if (fact.parent !== null) adopt(core, fact.program, fact.parent)
@@ -121,6 +122,7 @@ function linkProgram(core: CoreState, fact: Extract<Fact, { kind: 'program.linke
 function adopt(core: CoreState, child: ProgramId, parent: ProgramId): void {
   must(core.programs, child).parent = parent
   must(core.programs, parent).children += 1
+  joinRoot(core, must(core.programs, child))
 }
 
 function touchSession(core: CoreState, id: SessionId, tenant: Session['tenant'], atUs: Us): void {

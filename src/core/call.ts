@@ -13,6 +13,7 @@ import { decideIdle, discardDevice, discardHost, releaseState } from './kv.ts'
 import { couldHold, spanTokens, stateOf, stateTokens } from './kv-read.ts'
 import { orderOf } from './orders.ts'
 import { endIfDone, failProgram } from './program.ts'
+import { endWatch } from './promote.ts'
 import { readyIfDue } from './ready.ts'
 import type { Call } from './state.ts'
 import type { Tokens } from './units.ts'
@@ -187,6 +188,7 @@ function leave(d: Deciding, call: Call, say: () => void): void {
   const active = state?.residence.kind === 'active' && state.residence.call === call.id
   const heldTokens = state?.device?.tokens ?? 0
   const hasTail = state !== null && call.startedUs !== null && stateTokens(state) > spanTokens(state)
+  endWatch(d, call.id)
   say()
   if (state === null) return
   if (active && state.device !== null && heldTokens < spanTokens(state)) discardDevice(d, state, 'its recompute was not finished')

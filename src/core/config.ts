@@ -2,7 +2,9 @@
 import type { BandWeights } from './bands.ts'
 import { seconds, type Bytes, type Tokens, type Us } from './units.ts'
 
-export type OrderName = 'fcfs' | 'fcfs-program' | 'plas'
+/** Each is a file of this name in `policy/order`. */
+export const ORDER_NAMES = ['fcfs', 'fcfs-program', 'mlfq', 'plas', 'atlas'] as const
+export type OrderName = (typeof ORDER_NAMES)[number]
 export type ResidencyName = 'least-cost' | 'lru-host' | 'always-preserve' | 'always-offload' | 'always-discard'
 
 export type PlacementName = 'least-seconds' | 'most-room'
@@ -62,9 +64,12 @@ export interface CoreConfig {
   readonly interruptMaxUs: Us
   /** A reusable prefix nobody used for this long is dropped. */
   readonly sessionRetentionUs: Us
-  /** First quantum of the attained-service levels; each level is twice as wide as the one before. */
-  readonly plasQuantumUs: Us
-  readonly plasLevels: number
+  /** mlfq, plas, atlas: quantum of the first level; each level's is twice that of the one above. */
+  readonly levelQuantumUs: Us
+  /** Their levels; the last has no end. */
+  readonly levelCount: number
+  /** They take to the top what has waited so many times as long as it was served. */
+  readonly promoteRatio: number
   /** Prices of the cost model: micro-units (1 unit = 1 engine-second) for each granule-second or byte-second. */
   readonly idleGranuleSecondMicro: number
   readonly hostMebibyteSecondMicro: number
@@ -99,8 +104,9 @@ export const CORE_DEFAULTS: CoreConfig = {
   programIdleUs: seconds(300),
   interruptMaxUs: seconds(3_600),
   sessionRetentionUs: seconds(3_600),
-  plasQuantumUs: seconds(1),
-  plasLevels: 12,
+  levelQuantumUs: seconds(1),
+  levelCount: 12,
+  promoteRatio: 100,
   idleGranuleSecondMicro: 100,
   hostMebibyteSecondMicro: 10,
 }

@@ -6,6 +6,7 @@ import type { CallId, InterruptId, ProgramId, StateId } from './ids.ts'
 import type { Due } from './input.ts'
 import { expire } from './interrupt.ts'
 import { decideIdle, retire } from './kv.ts'
+import { promote } from './promote.ts'
 
 export function due(d: Deciding, input: Due): void {
   const atUs = d.core.timers.get(input.timer)
@@ -19,6 +20,7 @@ export function due(d: Deciding, input: Due): void {
     case 'reconsider': return decideIdle(d, subject as StateId)
     case 'retire': return retire(d, subject as StateId)
     case 'expire': return expire(d, subject as InterruptId)
+    case 'promote': return promote(d, subject as CallId)
     case 'close': return closeProgram(d, subject as ProgramId)
     case 'detached': return giveUpDetached(d, subject as CallId)
     default: return

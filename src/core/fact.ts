@@ -51,6 +51,7 @@ export type Fact =
   | { kind: 'call.progressed'; call: CallId; attempt: number; report: AttemptReport }
   | { kind: 'call.granted'; call: CallId; granules: Granules }
   | { kind: 'call.demoted'; call: CallId; level: number; tie: number }
+  | { kind: 'call.promoted'; call: CallId; level: number; tie: number; waitedUs: Us; servedUs: Us }
   | { kind: 'call.preempted'; call: CallId; engine: EngineId; by: CallId; why: string }
   | { kind: 'call.paused'; call: CallId; report: AttemptReport }
   | { kind: 'call.retried'; call: CallId; attempt: number; why: string }
@@ -99,7 +100,7 @@ export interface Logged {
  * group commit: losing one equals losing an attempt.
  */
 const FLOW: ReadonlySet<Fact['kind']> = new Set([
-  'call.measured', 'call.ready', 'call.placed', 'call.scheduled', 'call.progressed', 'call.granted', 'call.demoted', 'call.preempted',
+  'call.measured', 'call.ready', 'call.placed', 'call.scheduled', 'call.progressed', 'call.granted', 'call.demoted', 'call.promoted', 'call.preempted',
   'call.paused', 'kv.decided', 'kv.preserved', 'kv.offload.begun', 'kv.onboard.begun', 'kv.resume.ready', 'engine.progress',
   'engine.ordered', 'timer.set', 'timer.cleared', 'result.ignored',
 ] satisfies Fact['kind'][])

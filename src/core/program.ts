@@ -9,6 +9,7 @@ import { programId, sessionId, type ProgramId, type ThreadId } from './ids.ts'
 import type { CancelProgram, DeclareProgram, FinishProgram } from './input.ts'
 import { releaseState, settleState } from './kv.ts'
 import { parentRefusal, subProgramsOf } from './lineage.ts'
+import { endWatch } from './promote.ts'
 import type { Program } from './state.ts'
 
 export const isOpen = (program: Program): boolean => program.stage.kind === 'open'
@@ -78,6 +79,7 @@ function endCalls(d: Deciding, program: Program, why: string): void {
   for (const id of program.calls) {
     if (isUnanswered(d, id)) {
       clearTimer(d, `detached:${id}`)
+      endWatch(d, id)
       d.emit({ kind: 'call.cancelled', call: id, why })
     }
   }

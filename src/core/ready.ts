@@ -2,6 +2,7 @@
 import { must } from './assert.ts'
 import type { Deciding } from './deciding.ts'
 import { orderOf } from './orders.ts'
+import { watchWait } from './promote.ts'
 import type { Call } from './state.ts'
 
 /** READY(call) = parents committed, epoch valid, not cancelled, sized; its tool outputs came with it (invariant 2). */
@@ -12,4 +13,5 @@ export function readyIfDue(d: Deciding, call: Call): void {
   if (must(d.core.threads, call.thread).active !== call.id) return
   if (!call.parents.every((parent) => d.core.calls.get(parent)?.stage.kind === 'committed')) return
   d.emit({ kind: 'call.ready', call: call.id, ...orderOf(d.core).key(d.core, call) })
+  watchWait(d, call)
 }

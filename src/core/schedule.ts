@@ -7,6 +7,7 @@ import { baseTokensOf, fedTokensOf, luggageOf, wayTo } from './continuation.ts'
 import { clearTimer, type Deciding } from './deciding.ts'
 import { moveId, stateId } from './ids.ts'
 import { granulesFor, granulesOf, isExact, spanTokens, stateOf, stateTokens } from './kv-read.ts'
+import { endWatch } from './promote.ts'
 import { compareCalls } from './queue.ts'
 import type { Call, Engine, State } from './state.ts'
 import type { Tokens, Us } from './units.ts'
@@ -15,6 +16,7 @@ import type { Tokens, Us } from './units.ts'
 export function schedule(d: Deciding, call: Call, engine: Engine): void {
   const state = stateOf(d.core, call)
   const way = wayTo(d.core, call, luggageOf(d.core, call, state), engine)
+  endWatch(d, call.id)
   if (state !== null && way === 'onboarded') return beginOnboard(d, call, state, engine)
   if (state?.host != null && state.device === null) {
     d.emit({

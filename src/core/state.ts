@@ -142,6 +142,21 @@ export interface Program {
   openCalls: number
   /** Never decreases (invariant 12). */
   ledger: Ledger
+  readonly standing: Standing
+}
+
+/** What orders read of a program; that of a sub-agent is kept at its root (`standing.ts`). */
+export interface Standing {
+  /** Service of calls that are over, summed; and along the longest path of them. */
+  doneUs: Us
+  pathUs: Us
+  /** Useful and retried service in all, running calls included. */
+  servedUs: Us
+  /** Time during which at least one of its calls was in a queue, up to `waitingSinceUs`. */
+  waitedUs: Us
+  /** Calls in a queue now, and since when there has been one. */
+  waiting: number
+  waitingSinceUs: Us
 }
 
 export interface Thread {
@@ -245,10 +260,21 @@ export interface Call {
   /** Its place among ready calls, by the order policy: level, then tie, then `seq`. Smaller is better. */
   level: number
   tie: number
+  readonly standing: CallStanding
   /** The runtime says it is the last of its program. */
   readonly final: boolean
   /** Tool calls that its output shows, whole or cut by its token limit. */
   toolCallIds: readonly string[]
+}
+
+/** What orders read of a call. */
+export interface CallStanding {
+  /** Its root's service of ended calls when it first became ready; null before. */
+  inherited: { readonly doneUs: Us; readonly pathUs: Us } | null
+  /** In queues, up to its present wait. */
+  waitedUs: Us
+  /** Its own service when it last was promoted; null: it never was. */
+  promotedAtUs: Us | null
 }
 
 type ToolCallLink = { readonly call: CallId; readonly answeredBy: CallId | null }

@@ -3,6 +3,7 @@
  * and then with Entracte; what differed, and why for the program that gained most and the one that lost most. Leaves
  * starting a server and reading flags to its caller.
  */
+import type { OrderName } from '../core/config.ts'
 import { explainText } from '../core/explain-text.ts'
 import { armOf, ENGINES_TODAY, ENTRACTE, type Arm } from './arm.ts'
 import { startArm, type ArmServer, type StartServer } from './arm-server.ts'
@@ -69,10 +70,13 @@ async function compare(options: DemoOptions, world: DemoWorld): Promise<number> 
   }
 }
 
+const IS_ORDER: Readonly<Record<OrderName, true>> = { 'fcfs': true, 'fcfs-program': true, 'mlfq': true, 'plas': true, 'atlas': true }
+const isOrder = (name: string): name is OrderName => Object.hasOwn(IS_ORDER, name)
+
 /** Names an order the way `core.order` does; anything else is the caller's to refuse. */
 function secondArm(policy: string | null): Arm {
   if (policy === null) return ENTRACTE
-  if (policy !== 'fcfs' && policy !== 'fcfs-program' && policy !== 'plas') throw new RangeError(`there is no order ${JSON.stringify(policy)}: fcfs, fcfs-program or plas`)
+  if (!isOrder(policy)) throw new RangeError(`there is no order ${JSON.stringify(policy)}: ${Object.keys(IS_ORDER).join(', ')}`)
   return armOf(policy, ENTRACTE.residency)
 }
 

@@ -2,9 +2,6 @@ import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import fc from 'fast-check'
 import { bucketOf, borders, emptyCurve, expectedWaitUs, returnsPpm, stillWaitingPpm, survivalOf, WAIT_BUCKETS } from '../../src/core/predict.ts'
-import { plas } from '../../src/core/policy/order/plas.ts'
-import { CORE_DEFAULTS } from '../../src/core/config.ts'
-import { emptyLedger } from '../../src/core/state.ts'
 
 const seen = (waitsMs: readonly number[]) => {
   const curve = emptyCurve()
@@ -42,13 +39,4 @@ test('every wait has one bucket, and longer waits have later ones', () => {
     assert.ok(bucketOf(a) >= 0 && bucketOf(a) < WAIT_BUCKETS)
     if (a <= b) assert.ok(bucketOf(a) <= bucketOf(b))
   }))
-})
-
-test('plas: a program of more attained service is never on a better level, and levels double', () => {
-  const level = (servedUs: number): number => plas.key(
-    { config: { ...CORE_DEFAULTS, plasQuantumUs: 1_000 }, programs: new Map([['p', { ledger: { ...emptyLedger(), useful: { residentUs: servedUs, workUs: 0 } } }]]) } as never,
-    { program: 'p', seq: 1 } as never,
-  ).level
-  assert.deepEqual([0, 999, 1_000, 2_999, 3_000, 6_999, 7_000].map(level), [0, 0, 1, 1, 2, 2, 3])
-  fc.assert(fc.property(fc.nat(10 ** 9), fc.nat(10 ** 9), (a, b) => assert.ok(a > b || level(a) <= level(b))))
 })

@@ -1,9 +1,8 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { BARE, BLOCKS, LANES, World } from './world.ts'
-import type { CoreConfig } from '../../src/core/config.ts'
+import { ORDER_NAMES, type CoreConfig } from '../../src/core/config.ts'
 
-const ORDERS: readonly CoreConfig['order'][] = ['fcfs', 'fcfs-program', 'plas']
 const RESIDENCIES: readonly CoreConfig['residency'][] = ['least-cost', 'lru-host', 'always-preserve', 'always-offload', 'always-discard']
 
 function live(seed: number, order: CoreConfig['order'], residency: CoreConfig['residency'], faults: number, engines = [LANES]): World {
@@ -20,7 +19,7 @@ function live(seed: number, order: CoreConfig['order'], residency: CoreConfig['r
 
 test('in a random world under every policy the invariants hold after each step, and in the end all memory is free', () => {
   let steps = 0
-  for (const order of ORDERS) {
+  for (const order of ORDER_NAMES) {
     for (const residency of RESIDENCIES) {
       for (let seed = 1; seed <= 8; seed += 1) {
         const world = live(seed, order, residency, seed % 2 === 0 ? 0.5 : 0)

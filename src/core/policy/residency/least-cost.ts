@@ -18,6 +18,7 @@ import { orderOf } from '../../orders.ts'
 import { discardCost, engineOf, granuleSecondMicro, imageBytes, offloadCost, preserveCost } from '../../cost.ts'
 import { callWaitingOn, hostFreeBytes, hostStates, idleStates, stateTokens } from '../../kv-read.ts'
 import { WAITS_ENOUGH, borders, expectedWaitUs, returnsPpm, stillWaitingPpm, survivalOf, type Survival } from '../../predict.ts'
+import { callAfter } from '../../standing.ts'
 import type { Call, CoreState, Engine, Interrupt, State } from '../../state.ts'
 import { compareCalls } from '../../queue.ts'
 import { SECOND_US, type Granules, type MicroCost, type Us } from '../../units.ts'
@@ -88,8 +89,8 @@ function goesBefore(core: Readonly<CoreState>, call: Readonly<Call>, thread: Thr
   const { active, last } = must(core.threads, thread)
   const other = active ?? last
   if (other === null) return true
-  const next = { ...must(core.calls, other), seq: Number.MAX_SAFE_INTEGER }
-  return compareCalls(call, { ...next, ...orderOf(core).key(core, next), seq: 0 }) < 0
+  const next = active === null ? callAfter(must(core.calls, other)) : must(core.calls, other)
+  return compareCalls(call, { ...next, ...orderOf(core).key(core, next) }) < 0
 }
 
 interface Wait {

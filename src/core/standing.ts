@@ -1,0 +1,78 @@
+/**
+ * Owns what orders read of a program and of a call: service of ended calls (summed, and along the longest path), service
+ * in all, and time waited in queues. A sub-agent's goes to its root. A program waits while at least one of its calls
+ * does: the union of their waits, so that fan-out does not look like patience. Written for `apply` only.
+ */
+import { attainedUs } from './account.ts'
+import { must } from './assert.ts'
+import { rootOf } from './lineage.ts'
+import type { Balance } from './policy/order/order.ts'
+import { emptyLedger, type Call, type CallStanding, type CoreState, type Program, type Standing } from './state.ts'
+import type { Us } from './units.ts'
+
+export const newStanding = (): Standing =>
+  ({ doneUs: 0, pathUs: 0, servedUs: 0, waitedUs: 0, waiting: 0, waitingSinceUs: 0 })
+export const newCallStanding = (): CallStanding => ({ inherited: null, waitedUs: 0, promotedAtUs: null })
+
+// ---------------------------------------------------------------- reads
+
+const rootOfCall = (core: Readonly<CoreState>, call: Readonly<Call>): Readonly<Program> =>
+  rootOf(core, must(core.programs, call.program))
+
+/** What the call took over from its program when it first became ready; before that, what it would take over now. */
+export const inheritedOf = (core: Readonly<CoreState>, call: Readonly<Call>): { readonly doneUs: Us; readonly pathUs: Us } =>
+  call.standing.inherited ?? rootOfCall(core, call).standing
+
+export const callWaitedUs = (call: Readonly<Call>, nowUs: Us): Us =>
+  call.standing.waitedUs + (call.stage.kind === 'ready' ? nowUs - call.stage.sinceUs : 0)
+
+export function programBalance(core: Readonly<CoreState>, call: Readonly<Call>, nowUs: Us): Balance {
+  const { waitedUs, waiting, waitingSinceUs, servedUs } = rootOfCall(core, call).standing
+  return { waitedUs: waitedUs + (waiting > 0 ? nowUs - waitingSinceUs : 0), servedUs }
+}
+
+/** The call that would come after it in its thread: last in line, and nothing of it has run. */
+export const callAfter = (call: Readonly<Call>): Call =>
+  ({ ...call, seq: Number.MAX_SAFE_INTEGER, ledger: emptyLedger(), standing: newCallStanding() })
+
+// ---------------------------------------------------------------- writes
+
+export function serve(core: CoreState, program: Program, grownUs: Us): void {
+  program.standing.servedUs += grownUs
+  if (program.parent !== null) must(core.programs, rootOf(core, program).id).standing.servedUs += grownUs
+}
+
+/** The call came into a queue. */
+export function beginWait(core: CoreState, call: Call): void {
+  const { standing } = rootOfCall(core, call)
+  call.standing.inherited ??= { doneUs: standing.doneUs, pathUs: standing.pathUs }
+  if (standing.waiting === 0) standing.waitingSinceUs = core.nowUs
+  standing.waiting += 1
+}
+
+/** The call left its queue, in which it was since `sinceUs`. */
+export function endWait(core: CoreState, call: Call, sinceUs: Us): void {
+  const { standing } = rootOfCall(core, call)
+  call.standing.waitedUs += core.nowUs - sinceUs
+  standing.waiting -= 1
+  if (standing.waiting === 0) standing.waitedUs += core.nowUs - standing.waitingSinceUs
+}
+
+/** The call is over, committed or not: what it was served is done, and a path through its program. */
+export function settle(core: CoreState, call: Call): void {
+  const { standing } = rootOfCall(core, call)
+  const ownUs = attainedUs(call.ledger)
+  standing.doneUs += ownUs
+  standing.pathUs = Math.max(standing.pathUs, (call.standing.inherited?.pathUs ?? 0) + ownUs)
+}
+
+/** It has a root from now on: what waits in it waits there, later charges go there; what it was served before stays its own. */
+export function joinRoot(core: CoreState, program: Program): void {
+  const from = program.standing
+  const to = rootOf(core, program).standing
+  if (from.waiting === 0) return
+  from.waitedUs += core.nowUs - from.waitingSinceUs
+  if (to.waiting === 0) to.waitingSinceUs = core.nowUs
+  to.waiting += from.waiting
+  from.waiting = 0
+}
