@@ -136,6 +136,9 @@ const core = z.strictObject({
   toolClassesMax: count.default(d.toolClassesMax),
   programsMax: count.default(d.programsMax),
   programDepthMax: count.default(d.programDepthMax),
+  nodesPerProgramMax: count.default(d.nodesPerProgramMax),
+  edgesPerProgramMax: count.default(d.edgesPerProgramMax),
+  threadsPerProgramMax: count.default(d.threadsPerProgramMax),
   sessionStatesMax: z.int().min(0).default(d.sessionStatesMax),
   /** What each class gets beside the others that wait, in proportion. */
   bandWeights: z.strictObject({

@@ -5,7 +5,7 @@ import { isOverStage } from './call-read.ts'
 import type { Fact, Logged } from './fact.ts'
 import type { AttemptReport } from './input.ts'
 import { spanTokens } from './kv-read.ts'
-import { cutSpans, reside, takeDevice } from './memory.ts'
+import { cutSpans, leaveRecord, reside, takeDevice } from './memory.ts'
 import { chargeShares, dequeue, enqueue, liftFloors } from './queue.ts'
 import { beginWait, endWait, newCallStanding, serve, settle } from './standing.ts'
 import { emptyLedger, type Call, type CallStage, type CoreState, type Engine, type State } from './state.ts'
@@ -113,7 +113,7 @@ function arrive(core: CoreState, fact: Of<'call.arrived'>, logged: Logged): void
   core.calls.set(fact.call, {
     id: fact.call, program: fact.program, thread: fact.thread, model: fact.model, epoch: fact.epoch, seq: logged.seq,
     arrivedUs: logged.atUs, band: fact.band, payer: fact.payer, digest: fact.digest, body: fact.body, seed: fact.seed, maxTokens: fact.maxTokens,
-    exactResume: fact.exactResume, parents: fact.parents, answers: fact.answers, final: fact.final,
+    exactResume: fact.exactResume, parents: fact.parents, node: fact.node, answers: fact.answers, final: fact.final,
     attempt: 1, stage: { kind: 'arrived' }, promptTokens: fact.promptTokens, measured: false, reusable: null,
     outputTokens: 0, recomputedTokens: 0, prepaidUs: 0, attemptService: emptyLedger(), ledger: emptyLedger(), startedUs: null,
     recomputeDue: 0, recomputeDone: 0, preemptions: 0, level: 0, tie: logged.seq, toolCallIds: [], standing: newCallStanding(),
@@ -125,7 +125,7 @@ function arrive(core: CoreState, fact: Of<'call.arrived'>, logged: Logged): void
   core.digests.set(`${program.tenant}/${fact.digest}`, fact.call)
   const thread = core.threads.get(fact.thread)
   if (thread === undefined) {
-    core.threads.set(fact.thread, { id: fact.thread, program: fact.program, active: fact.call, waiting: [], last: null, interrupt: null, state: null })
+    core.threads.set(fact.thread, { id: fact.thread, program: fact.program, forkedFrom: null, cancelled: false, active: fact.call, waiting: [], last: null, interrupt: null, state: null })
     program.threads.push(fact.thread)
   } else if (thread.active === null) thread.active = fact.call
   else thread.waiting.push(fact.call)
@@ -222,6 +222,7 @@ function complete(core: CoreState, fact: Of<'call.completed'>, atUs: Us): void {
       state.spans.push({ segment: span.segment, tokens: span.tokens })
     }
     state.tail = { prefilled: 0, decoded: 0 }
+    leaveRecord(core, state)
     state.record = call.id
     idle(core, state, atUs)
   }

@@ -6,7 +6,7 @@ import { assert, must } from './assert.ts'
 import type { Fact } from './fact.ts'
 import { spanTokens } from './kv-read.ts'
 import { moveTo, prepay } from './apply-call.ts'
-import { chargeHold, cutSpans, dropEmptySession, releaseDevice, releaseHost, reside, takeDevice, takeHost } from './memory.ts'
+import { chargeHold, cutSpans, dropEmptySession, leaveRecord, releaseDevice, releaseHost, reside, takeDevice, takeHost } from './memory.ts'
 import type { CoreState, Move, State } from './state.ts'
 import type { Us } from './units.ts'
 
@@ -149,5 +149,6 @@ function forget(core: CoreState, state: State): void {
   assert(state.device === null && state.host === null, `${state.id} is forgotten with bytes held`)
   leaveOwner(core, state)
   cutSpans(core, state, 0)
+  leaveRecord(core, state)
   core.states.delete(state.id)
 }

@@ -3,6 +3,7 @@
  * it gives the state back. Facts of calls and of KV have files of their own beside this one.
  */
 import { applyCall } from './apply-call.ts'
+import { applyGraph, applyToNodes } from './apply-graph.ts'
 import { applyKv } from './apply-kv.ts'
 import { must } from './assert.ts'
 import type { CoreConfig } from './config.ts'
@@ -17,8 +18,8 @@ import type { Us } from './units.ts'
 export function emptyCore(config: CoreConfig): CoreState {
   return {
     config, seq: 0, reign: 0, nowUs: 0, wallOffsetUs: 0,
-    tenants: new Map(), sessions: new Map(), programs: new Map(), threads: new Map(), calls: new Map(),
-    interrupts: new Map(), states: new Map(), segments: new Map(), moves: new Map(), engines: new Map(),
+    tenants: new Map(), sessions: new Map(), programs: new Map(), threads: new Map(), graphs: new Map(), calls: new Map(),
+    interrupts: new Map(), states: new Map(), segments: new Map(), sharedRecords: new Map(), moves: new Map(), engines: new Map(),
     host: { totalBytes: config.hostBytesMax, ownedBytes: 0, reservedBytes: 0 },
     queues: new Map(), prices: UNPRICED, over: new Set(), hosted: new Set(), openCalls: 0, digests: new Map(), timers: new Map(), waits: new Map(), toolCalls: new Map(),
   }
@@ -31,6 +32,8 @@ export function apply(core: CoreState, logged: Logged): void {
   core.seq = logged.seq
   core.nowUs = logged.atUs
   const { fact } = logged
+  applyToNodes(core, fact, logged.atUs)
+  if (applyGraph(core, fact, logged.atUs)) return
   if (applyProgram(core, fact, logged) || applyInterrupt(core, fact, logged.atUs) || applyEngine(core, fact)) return
   if (applyCall(core, fact, logged) || applyKv(core, fact, logged.atUs)) return
   applyRest(core, fact)

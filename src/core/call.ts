@@ -5,12 +5,13 @@
  */
 import { must } from './assert.ts'
 import { clearTimer, ignore, setTimer, type Deciding } from './deciding.ts'
+import { areParentsCommitted } from './graph-read.ts'
 import { segmentId, type CallId } from './ids.ts'
 import type { AttemptFailed, Finished, FromAttempt, HangUp, Measured, MeasureFailed, Paused, Progress } from './input.ts'
 import { startInterrupt } from './interrupt.ts'
 import { isOver } from './call-read.ts'
 import { decideIdle, discardDevice, discardHost, releaseState } from './kv.ts'
-import { couldHold, spanTokens, stateOf, stateTokens } from './kv-read.ts'
+import { couldHold, lastRecordOf, spanTokens, stateOf, stateTokens } from './kv-read.ts'
 import { orderOf } from './orders.ts'
 import { endIfDone, failProgram } from './program.ts'
 import { endWatch } from './promote.ts'
@@ -120,7 +121,7 @@ export function finished(d: Deciding, input: Finished): void {
   const spans = input.spans.map((span, index) => ({ ...span, segment: segmentId(`${call.id}.${index}`) }))
   d.emit({
     kind: 'call.completed', call: call.id, attempt: call.attempt, finish: input.finish, report: input.report,
-    parts: input.parts, spans, toolCalls: input.toolCalls, resume: input.resume, supersedes: stateOf(d.core, call)?.record ?? null,
+    parts: input.parts, spans, toolCalls: input.toolCalls, resume: input.resume, supersedes: lastRecordOf(d.core, stateOf(d.core, call)),
   })
   const program = must(d.core.programs, call.program)
   if (input.finish === 'tool_calls' && input.toolCalls.length > 0) startInterrupt(d, call, input)
@@ -147,7 +148,7 @@ export function retry(d: Deciding, call: Call, why: string): void {
 
 // ---------------------------------------------------------------- ends without a commit
 
-function fail(d: Deciding, call: Call, code: string, why: string): void {
+export function fail(d: Deciding, call: Call, code: string, why: string): void {
   leave(d, call, () => d.emit({ kind: 'call.failed', call: call.id, code, why }))
   failFollowers(d, call.thread)
   const program = must(d.core.programs, call.program)
@@ -158,13 +159,25 @@ function fail(d: Deciding, call: Call, code: string, why: string): void {
 export function hangUp(d: Deciding, input: HangUp): void {
   const call = d.core.calls.get(input.call)
   if (call === undefined || isOver(call)) return ignore(d, 'hangUp', input.call, 'the call is over')
-  leave(d, call, () => d.emit({ kind: 'call.cancelled', call: call.id, why: 'its client hung up' }))
+  giveUp(d, call, 'its client hung up')
+}
+
+/** It stops, whatever stage it is in; its program goes on. */
+export function giveUp(d: Deciding, call: Call, why: string): void {
+  leave(d, call, () => d.emit({ kind: 'call.cancelled', call: call.id, why }))
   clearTimer(d, `detached:${call.id}`)
   failFollowers(d, call.thread)
   const program = must(d.core.programs, call.program)
   const state = must(d.core.threads, call.thread).state
   endIfDone(d, program, false)
   if (state !== null && program.stage.kind === 'open') decideIdle(d, state)
+}
+
+/** A call whose parents in the declared graph did not commit in time. */
+export function giveUpParents(d: Deciding, id: CallId): void {
+  const call = d.core.calls.get(id)
+  if (call?.stage.kind !== 'measured' || areParentsCommitted(d.core, call)) return
+  fail(d, call, 'parent_failed', 'what it waits for did not commit within the limit interruptMaxUs')
 }
 
 /** A detached call that nobody asked for again. */

@@ -34,6 +34,10 @@ export interface CoreConfig {
   readonly programsMax: number
   /** Programs from a sub-agent's up to its root; a parent that would make it longer is refused (`parent_conflict`). */
   readonly programDepthMax: number
+  /** Nodes and edges of a program's declared graph, and its threads; beyond, a report is refused (`graph_full`). */
+  readonly nodesPerProgramMax: number
+  readonly edgesPerProgramMax: number
+  readonly threadsPerProgramMax: number
   /** Reusable prefixes a session keeps; at it the oldest is dropped. */
   readonly sessionStatesMax: number
   /** What a class band gets beside the others that wait, in proportion; integers from 1. */
@@ -60,7 +64,7 @@ export interface CoreConfig {
   readonly humanTools: readonly string[]
   /** An undeclared program that ended closes after this; until then a continuing call reopens it. */
   readonly programIdleUs: Us
-  /** An interrupt nobody answers expires after this, and its program fails. */
+  /** An interrupt nobody answers expires after this, and its program fails; so does a call that waits so long for its parents in a declared graph. */
   readonly interruptMaxUs: Us
   /** A reusable prefix nobody used for this long is dropped. */
   readonly sessionRetentionUs: Us
@@ -89,6 +93,9 @@ export const CORE_DEFAULTS: CoreConfig = {
   toolClassesMax: 1_000,
   programsMax: 20_000,
   programDepthMax: 16,
+  nodesPerProgramMax: 4_096,
+  edgesPerProgramMax: 16_384,
+  threadsPerProgramMax: 4_096,
   sessionStatesMax: 4,
   bandWeights: { interactive: 16, default: 4, batch: 1 },
   tenantWeights: {},

@@ -1,6 +1,6 @@
 /** Owns what each timer means when it comes due. A timer names its subject, so it survives a restart as plain data. */
 import { closeProgram } from './program.ts'
-import { giveUpDetached } from './call.ts'
+import { giveUpDetached, giveUpParents } from './call.ts'
 import type { Deciding } from './deciding.ts'
 import type { CallId, InterruptId, ProgramId, StateId } from './ids.ts'
 import type { Due } from './input.ts'
@@ -22,6 +22,7 @@ export function due(d: Deciding, input: Due): void {
     case 'expire': return expire(d, subject as InterruptId)
     case 'promote': return promote(d, subject as CallId)
     case 'close': return closeProgram(d, subject as ProgramId)
+    case 'parents': return giveUpParents(d, subject as CallId)
     case 'detached': return giveUpDetached(d, subject as CallId)
     default: return
   }

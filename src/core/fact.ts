@@ -5,9 +5,10 @@
  * A fact is never edited: a change of shape is a new version, and `upcast` lifts the old ones.
  */
 import type { Way } from './continuation.ts'
+import type { DeclaredNode, Edge } from './graph-state.ts'
 import type { Candidate } from './policy/placement/placement.ts'
 import type { Band } from './bands.ts'
-import type { BodyId, CallId, EngineId, InterruptId, MoveId, ProgramId, SegmentId, SessionId, StateId, TenantId, ThreadId } from './ids.ts'
+import type { BodyId, CallId, EngineId, InterruptId, MoveId, NodeId, ProgramId, SegmentId, SessionId, StateId, TenantId, ThreadId } from './ids.ts'
 import type { AttemptParts, AttemptReport } from './input.ts'
 import type { Capabilities, Effect, EngineSpeeds, FinishReason, Identity, Interrupt, Origin, Owner, Prices, StandingOrder, Tier } from './state.ts'
 import type { Bytes, Granules, MicroCost, Tokens, Us } from './units.ts'
@@ -39,8 +40,16 @@ export type Fact =
   | { kind: 'program.failed'; program: ProgramId; why: string }
   | { kind: 'program.forgotten'; program: ProgramId }
   | { kind: 'program.refused'; tenant: TenantId; program: string; code: string; why: string }
+  // declared graphs
+  | { kind: 'graph.reported'; program: ProgramId; nodes: readonly DeclaredNode[]; grown: readonly { node: NodeId; parents: readonly Edge[] }[] }
+  | { kind: 'node.committed'; program: ProgramId; node: NodeId }
+  | { kind: 'node.failed'; program: ProgramId; node: NodeId; why: string }
+  | { kind: 'node.cancelled'; program: ProgramId; node: NodeId; why: string }
+  | { kind: 'thread.forked'; program: ProgramId; thread: ThreadId; from: ThreadId; state: StateId | null; tokens: Tokens }
+  | { kind: 'thread.joined'; program: ProgramId; node: NodeId; committed: readonly NodeId[] }
+  | { kind: 'thread.cancelled'; program: ProgramId; thread: ThreadId; why: string; effectsRemaining: readonly string[] }
   // calls
-  | { kind: 'call.arrived'; call: CallId; program: ProgramId; thread: ThreadId; model: string; epoch: number; band: Band; payer: TenantId; identity: Identity; digest: string; body: BodyId; seed: number; maxTokens: Tokens; exactResume: boolean; promptTokens: Tokens; parents: readonly CallId[]; answers: InterruptId | null; final: boolean; toolResults: readonly string[] }
+  | { kind: 'call.arrived'; call: CallId; program: ProgramId; thread: ThreadId; model: string; epoch: number; band: Band; payer: TenantId; identity: Identity; digest: string; body: BodyId; seed: number; maxTokens: Tokens; exactResume: boolean; promptTokens: Tokens; parents: readonly CallId[]; node: NodeId | null; answers: InterruptId | null; final: boolean; toolResults: readonly string[] }
   | { kind: 'call.attached'; call: CallId; as: CallId }
   | { kind: 'call.replayed'; call: CallId; as: CallId }
   | { kind: 'call.refused'; call: CallId; code: string; why: string }

@@ -18,6 +18,7 @@ export type StateId = Id<'State'>
 export type SegmentId = Id<'Segment'>
 export type MoveId = Id<'Move'>
 export type BodyId = Id<'Body'>
+export type NodeId = Id<'Node'>
 
 export const tenantId = (raw: string): TenantId => raw as TenantId
 export const engineId = (raw: string): EngineId => raw as EngineId
@@ -26,6 +27,8 @@ export const bodyId = (raw: string): BodyId => raw as BodyId
 export const stateId = (raw: string): StateId => raw as StateId
 export const moveId = (raw: string): MoveId => raw as MoveId
 export const segmentId = (raw: string): SegmentId => raw as SegmentId
+/** As its runtime names it; means something only beside its program. */
+export const nodeId = (raw: string): NodeId => raw as NodeId
 
 /** `raw` as the client wrote it; two tenants never share the result. */
 export const programId = (tenant: TenantId, raw: string): ProgramId => `${tenant}/${raw}` as ProgramId

@@ -2,6 +2,7 @@
  * Owns the vocabulary of what may come in. Inputs are verbs. Ids, seeds and wall time that we choose come with them from
  * the driver's ports; what a client or an engine says is a claim, checked by `step`, never asserted.
  */
+import type { JoinRule, NodeKind } from './graph-state.ts'
 import type { BodyId, CallId, EngineId, MoveId, TenantId } from './ids.ts'
 import type { Capabilities, Effect, EngineSpeeds, FinishReason, Identity, Ledger, Origin } from './state.ts'
 import type { Bytes, Tokens, Us } from './units.ts'
@@ -13,6 +14,9 @@ export type Input =
   | DeclareProgram
   | FinishProgram
   | CancelProgram
+  | CancelThread
+  | CancelCall
+  | ReportGraph
   | HangUp
   | Progress
   | Paused
@@ -33,6 +37,9 @@ export interface Claims {
   readonly session: string | null
   /** The program whose sub-agent this one is. */
   readonly parent: string | null
+  /** The node of its program's graph that this call is, and the nodes or calls that it waits for. */
+  readonly node: string | null
+  readonly parents: readonly string[]
   readonly epoch: number | null
   /** The last call of its program, says the runtime. */
   readonly final: boolean
@@ -87,6 +94,41 @@ export interface DeclareProgram {
 }
 export interface FinishProgram { readonly kind: 'finishProgram'; readonly tenant: TenantId; readonly program: string }
 export interface CancelProgram { readonly kind: 'cancelProgram'; readonly tenant: TenantId; readonly program: string }
+
+export interface CancelThread { readonly kind: 'cancelThread'; readonly tenant: TenantId; readonly program: string; readonly thread: string }
+/** `call`: its id, or the name of its node; a node whose call has not come yet is cancelled all the same. */
+export interface CancelCall { readonly kind: 'cancelCall'; readonly tenant: TenantId; readonly program: string; readonly call: string }
+
+/** A new thread that continues what another has committed. */
+export interface ForkReport { readonly thread: string; readonly from: string }
+
+export interface NodeReport {
+  readonly node: string
+  readonly kind: NodeKind
+  /** Where it runs, or will; null: not known. */
+  readonly thread: string | null
+  /** Nodes, or calls by their id. Of a join that is open more may be told later. */
+  readonly parents: readonly { readonly node: string; readonly edge: 'data' | 'control' }[]
+  /** For a JOIN, and for nothing else. */
+  readonly join: JoinRule | null
+  readonly serviceUs: Us | null
+}
+
+/** How a node ended that does not run here; an LLM node is completed by its call, a join by its rule. */
+export interface OutcomeReport { readonly node: string; readonly outcome: 'completed' | 'failed' | 'cancelled'; readonly why: string }
+
+/** What a runtime tells of its program's graph: taken whole, or refused by name (`program.refused`) and nothing changed. */
+export interface ReportGraph {
+  readonly kind: 'reportGraph'
+  readonly tenant: TenantId
+  readonly program: string
+  readonly epoch: number | null
+  /** The program whose sub-agent it is, learnt late. */
+  readonly parent: string | null
+  readonly forks: readonly ForkReport[]
+  readonly nodes: readonly NodeReport[]
+  readonly outcomes: readonly OutcomeReport[]
+}
 
 /** The client of a call is gone: its place, sequence and cells are freed. */
 export interface HangUp { readonly kind: 'hangUp'; readonly call: CallId }

@@ -8,6 +8,7 @@
  */
 import { checkCalls } from './invariants/calls.ts'
 import { checkEffects } from './invariants/effects.ts'
+import { checkGraphs } from './invariants/graphs.ts'
 import { checkIdentity } from './invariants/identity.ts'
 import { checkIndexes } from './invariants/indexes.ts'
 import { law, type Seen } from './invariants/law.ts'
@@ -23,6 +24,7 @@ export function checkInvariants(core: Readonly<CoreState>, seen: Seen): void {
   checkPrograms(core, seen)
   checkResidence(core)
   checkMemory(core)
+  checkGraphs(core)
   checkLimits(core, seen)
   checkEffects(core)
   checkIndexes(core)

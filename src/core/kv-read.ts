@@ -1,6 +1,6 @@
 /** Owns the questions asked of States and memory, by policies and by the core alike. Reads only. */
 import { must } from './assert.ts'
-import type { StateId } from './ids.ts'
+import type { CallId, StateId } from './ids.ts'
 import { candidates } from './queue.ts'
 import type { Call, CoreState, Engine, State } from './state.ts'
 import type { Bytes, Granules, Tokens } from './units.ts'
@@ -118,6 +118,10 @@ function first(core: Readonly<CoreState>, ids: ReadonlySet<StateId>): State[] {
   }
   return states
 }
+
+/** The token record that nobody continues once this State does not. */
+export const lastRecordOf = (core: Readonly<CoreState>, state: Readonly<State> | null): CallId | null =>
+  state?.record == null || core.sharedRecords.has(state.record) ? null : state.record
 
 export const stateOf = (core: Readonly<CoreState>, call: Readonly<Call>): State | null => {
   const id: StateId | null = core.threads.get(call.thread)?.state ?? null

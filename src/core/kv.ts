@@ -8,7 +8,7 @@ import { discardCost, imageReserveBytes, offloadCost } from './cost.ts'
 import { clearTimer, ignore, setTimer, type Deciding } from './deciding.ts'
 import { moveId, type SessionId, type StateId } from './ids.ts'
 import type { MoveDone, MoveFailed } from './input.ts'
-import { granulesWanted, hostFreeBytes, stateTokens } from './kv-read.ts'
+import { granulesWanted, hostFreeBytes, lastRecordOf, stateTokens } from './kv-read.ts'
 import { proposedResidencyOf, residencyOf } from './residencies.ts'
 import { readyIfDue } from './ready.ts'
 import { start } from './schedule.ts'
@@ -171,7 +171,7 @@ export function releaseState(d: Deciding, id: StateId): void {
   if (state.residence.kind === 'moving') return
   if (state.device !== null) discardDevice(d, state, 'its program has ended')
   if (state.host !== null) discardHost(d, state, 'its program has ended')
-  d.emit({ kind: 'kv.forgotten', state: id, record: state.record })
+  d.emit({ kind: 'kv.forgotten', state: id, record: lastRecordOf(d.core, state) })
 }
 
 /** The program answered: what it leaves is a reusable prefix of its session. */

@@ -44,6 +44,7 @@ export function refuseMalformed(d: Deciding, input: Input, why: string): void {
     case 'submit':
       return d.emit({ kind: 'call.refused', call: input.call, code: 'invalid_request', why })
     case 'declareProgram':
+    case 'reportGraph':
       return d.emit({ kind: 'program.refused', tenant: input.tenant, program: input.program, code: 'invalid_request', why })
     case 'measured':
       return measureFailed(d, { kind: 'measureFailed', call: input.call, code: 'internal', why: `its measurement makes no sense: ${why}` })

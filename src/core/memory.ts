@@ -1,7 +1,7 @@
 /**
  * Owns the writes to the ledgers of memory, for `apply` only: device granules and sequences of each engine, bytes of the
- * host tier, references of Segments; and what holding costs a tenant's share. Keeps invariant 11: free + owned + reserved
- * = total.
+ * host tier, references of Segments and of token records; and what holding costs a tenant's share. Keeps invariant 11:
+ * free + owned + reserved = total.
  */
 import { must } from './assert.ts'
 import { callId, type SessionId } from './ids.ts'
@@ -111,6 +111,22 @@ function dropSegment(core: CoreState, id: State['spans'][number]['segment']): vo
   const segment = must(core.segments, id)
   segment.refs -= 1
   if (segment.refs === 0) core.segments.delete(id)
+}
+
+/** A State that continues what another does: its Segments and its token record are one more's. */
+export function shareSpans(core: CoreState, from: State, to: State): void {
+  to.spans = from.spans.map((span) => ({ ...span }))
+  for (const { segment } of to.spans) must(core.segments, segment).refs += 1
+  to.record = from.record
+  if (to.record !== null) core.sharedRecords.set(to.record, (core.sharedRecords.get(to.record) ?? 0) + 1)
+}
+
+/** A State no longer continues its token record. */
+export function leaveRecord(core: CoreState, state: State): void {
+  const shared = state.record === null ? undefined : core.sharedRecords.get(state.record)
+  if (state.record === null || shared === undefined) return
+  if (shared > 1) core.sharedRecords.set(state.record, shared - 1)
+  else core.sharedRecords.delete(state.record)
 }
 
 /** A session that has neither a program nor a prefix is nothing. */

@@ -5,12 +5,14 @@
 import { must } from './assert.ts'
 import { isOver } from './call-read.ts'
 import { clearTimer, setTimer, type Deciding } from './deciding.ts'
+import { hasOpenNodes } from './graph-read.ts'
 import { programId, sessionId, type ProgramId, type ThreadId } from './ids.ts'
 import type { CancelProgram, DeclareProgram, FinishProgram } from './input.ts'
 import { releaseState, settleState } from './kv.ts'
 import { parentRefusal, subProgramsOf } from './lineage.ts'
 import { endWatch } from './promote.ts'
 import type { Program } from './state.ts'
+import type { Us } from './units.ts'
 
 export const isOpen = (program: Program): boolean => program.stage.kind === 'open'
 
@@ -100,9 +102,18 @@ function endInterrupts(d: Deciding, program: Program): void {
 /** Ends a program that answered: its States become the session's prefixes, or go. */
 function complete(d: Deciding, program: Program, provisional: boolean): void {
   d.emit({ kind: 'program.completed', program: program.id, provisional })
-  for (const thread of program.threads) settleThread(d, program, thread)
+  for (const thread of longestIdleFirst(d, program)) settleThread(d, program, thread)
   if (provisional) setTimer(d, `close:${program.id}`, d.nowUs + d.core.config.programIdleUs)
   else clearTimer(d, `close:${program.id}`)
+}
+
+/** A session keeps few prefixes and drops the oldest: what was used last is what its next turn continues. */
+function longestIdleFirst(d: Deciding, program: Program): ThreadId[] {
+  const usedUs = (thread: ThreadId): Us => {
+    const { state } = must(d.core.threads, thread)
+    return state === null ? 0 : must(d.core.states, state).lastUsedUs
+  }
+  return [...program.threads].sort((a, b) => usedUs(a) - usedUs(b))
 }
 
 function settleThread(d: Deciding, program: Program, thread: ThreadId): void {
@@ -133,7 +144,14 @@ export function endIfDone(d: Deciding, program: Program, final: boolean): void {
   if (program.openCalls > 0 || interruptsOf(d, program).length > 0) return
   if (final) complete(d, program, false)
   else if (!program.declared) complete(d, program, true)
-  else setTimer(d, `close:${program.id}`, d.nowUs + d.core.config.programIdleUs)
+  else closeLater(d, program)
+}
+
+/** Nobody asks anything of it now: it closes, unless more comes. A step that runs elsewhere may take as long as a tool may. */
+export function closeLater(d: Deciding, program: Program): void {
+  if (program.stage.kind !== 'open' || program.openCalls > 0 || interruptsOf(d, program).length > 0) return
+  const { interruptMaxUs, programIdleUs } = d.core.config
+  setTimer(d, `close:${program.id}`, d.nowUs + (hasOpenNodes(d.core, program.id) ? interruptMaxUs : programIdleUs))
 }
 
 /** The close timer came due. */

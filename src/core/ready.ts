@@ -1,6 +1,7 @@
 /** Owns the READY rule (seed section 18): nothing else may put a call into a queue. Keeps invariant 2. */
 import { must } from './assert.ts'
-import type { Deciding } from './deciding.ts'
+import { clearTimer, setTimer, type Deciding } from './deciding.ts'
+import { areParentsCommitted } from './graph-read.ts'
 import { orderOf } from './orders.ts'
 import { watchWait } from './promote.ts'
 import type { Call } from './state.ts'
@@ -12,6 +13,14 @@ export function readyIfDue(d: Deciding, call: Call): void {
   if (!call.measured || call.epoch !== program.epoch || program.stage.kind !== 'open') return
   if (must(d.core.threads, call.thread).active !== call.id) return
   if (!call.parents.every((parent) => d.core.calls.get(parent)?.stage.kind === 'committed')) return
+  if (!areParentsCommitted(d.core, call)) return waitForParents(d, call)
+  clearTimer(d, `parents:${call.id}`)
   d.emit({ kind: 'call.ready', call: call.id, ...orderOf(d.core).key(d.core, call) })
   watchWait(d, call)
+}
+
+/** Its parents are ended by a runtime, which may be gone: nobody waits for ever. */
+function waitForParents(d: Deciding, call: Call): void {
+  const timer = `parents:${call.id}`
+  if (!d.core.timers.has(timer)) setTimer(d, timer, d.nowUs + d.core.config.interruptMaxUs)
 }

@@ -20,11 +20,12 @@
  *   Service    model execution received, in two counters
  */
 import type {
-  BodyId, CallId, EngineId, InterruptId, MoveId, ProgramId, SegmentId, SessionId, StateId, TenantId, ThreadId,
+  BodyId, CallId, EngineId, InterruptId, MoveId, NodeId, ProgramId, SegmentId, SessionId, StateId, TenantId, ThreadId,
 } from './ids.ts'
 import type { Bytes, Cells, Granules, Tokens, Us } from './units.ts'
 import type { Band, BandWeights, ReadyQueue } from './bands.ts'
 import type { CoreConfig } from './config.ts'
+import type { Graph } from './graph-state.ts'
 import type { WaitCurve } from './predict.ts'
 
 export interface CoreState {
@@ -42,10 +43,14 @@ export interface CoreState {
   readonly sessions: Map<SessionId, Session>
   readonly programs: Map<ProgramId, Program>
   readonly threads: Map<ThreadId, Thread>
+  /** Of programs whose runtime reports one. */
+  readonly graphs: Map<ProgramId, Graph>
   readonly calls: Map<CallId, Call>
   readonly interrupts: Map<InterruptId, Interrupt>
   readonly states: Map<StateId, State>
   readonly segments: Map<SegmentId, Segment>
+  /** Token records that several States continue, after a fork: how many beyond the first. */
+  readonly sharedRecords: Map<CallId, number>
   readonly moves: Map<MoveId, Move>
   readonly engines: Map<EngineId, Engine>
   readonly host: HostTier
@@ -162,6 +167,9 @@ export interface Standing {
 export interface Thread {
   readonly id: ThreadId
   readonly program: ProgramId
+  readonly forkedFrom: ThreadId | null
+  /** No call of it runs any more, and no new one may come. */
+  cancelled: boolean
   /** The call under way, if any: the chain runs one after another. */
   active: CallId | null
   /** Calls of this thread that wait for the active one, oldest first. */
@@ -231,7 +239,10 @@ export interface Call {
   readonly seed: number
   readonly maxTokens: Tokens
   readonly exactResume: boolean
+  /** Calls before it in its thread. */
   readonly parents: readonly CallId[]
+  /** What it is in its program's declared graph, where it is part of one. */
+  node: NodeId | null
   /** The interrupt that this call's tool results end. */
   readonly answers: InterruptId | null
   attempt: number

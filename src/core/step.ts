@@ -3,14 +3,18 @@
  * It is synchronous and total: any input, however wrong, gives facts or none; only a bug of ours throws. It reads the state and
  * writes nothing itself: each fact is applied by `apply.ts` as it is emitted, so a later decision sees the earlier one.
  *
- * Each input has its function in the file of its noun. After any of them, `dispatch` looks whether a ready call can run.
+ * Each input has its function in the file of its noun. After any of them, `followGraphs` carries what ended along the
+ * declared graphs, and `dispatch` looks whether a ready call can run.
  */
 import { assert, unreachable } from './assert.ts'
 import { finished, attemptFailed, hangUp, measured, measureFailed, paused, progress } from './call.ts'
+import { cancelCall, cancelThread } from './cancel.ts'
 import { deciding, type Deciding } from './deciding.ts'
 import { dispatch } from './dispatch.ts'
 import { engineJoined, engineLost, restart } from './engine.ts'
 import type { Logged } from './fact.ts'
+import { reportGraph } from './graph.ts'
+import { followGraphs } from './graph-follow.ts'
 import type { Input } from './input.ts'
 import { moveDone, moveFailed } from './kv.ts'
 import { malformed, refuseMalformed } from './malformed.ts'
@@ -28,6 +32,7 @@ export function step(core: CoreState, input: Input, nowUs: Us): Logged[] {
   const wrong = malformed(input)
   if (wrong === null) decide(d, input)
   else refuseMalformed(d, input, wrong)
+  followGraphs(d, facts)
   dispatch(d)
   return facts
 }
@@ -40,6 +45,9 @@ function decide(d: Deciding, input: Input): void {
     case 'declareProgram': return declareProgram(d, input)
     case 'finishProgram': return finishProgram(d, input)
     case 'cancelProgram': return cancelProgram(d, input)
+    case 'cancelThread': return cancelThread(d, input)
+    case 'cancelCall': return cancelCall(d, input)
+    case 'reportGraph': return reportGraph(d, input)
     case 'hangUp': return hangUp(d, input)
     case 'progress': return progress(d, input)
     case 'paused': return paused(d, input)

@@ -6,7 +6,11 @@
 import { must } from './assert.ts'
 import { bandOf } from './bands.ts'
 import { isOver } from './call-read.ts'
+import { claimOf, lastOpenOf, threadOfNode, threadRefusal, type Claim } from './claim.ts'
 import { clearTimer, ignore, type Deciding } from './deciding.ts'
+import { fork } from './fork.ts'
+import { takeReport } from './graph.ts'
+import type { Refusal } from './graph-check.ts'
 import { programId, sessionId, tenantId, threadId, type CallId, type ProgramId, type SessionId, type ThreadId } from './ids.ts'
 import type { Submit } from './input.ts'
 import { parentRefusal } from './lineage.ts'
@@ -22,7 +26,9 @@ export function submit(d: Deciding, input: Submit): void {
   if (refused !== null) return refuse(d, input, refused.code, refused.why)
   const place = placeOf(d, input)
   if ('code' in place) return refuse(d, input, place.code, place.why)
-  arrive(d, input, place)
+  const claim = threadRefusal(d.core, place.thread) ?? claimOf(d.core, input, place.program, place.thread)
+  if (claim !== null && 'code' in claim) return refuse(d, input, claim.code, claim.why)
+  arrive(d, input, place, claim)
 }
 
 interface Place {
@@ -33,8 +39,11 @@ interface Place {
   readonly identity: Identity
   /** The interrupt that this call ends. */
   readonly answers: Interrupt | null
+  /** Set where the thread is new and continues another. */
+  readonly forkedFrom: ThreadId | null
 }
-interface Refusal { readonly code: string; readonly why: string }
+
+type Found = Omit<Place, 'thread' | 'answers' | 'forkedFrom'>
 
 const refuse = (d: Deciding, input: Submit, code: string, why: string): void =>
   d.emit({ kind: 'call.refused', call: input.call, code, why })
@@ -103,7 +112,7 @@ function placeOf(d: Deciding, input: Submit): Place | Refusal {
   return withThread(d, input, found, linked)
 }
 
-function ofLinked(d: Deciding, linked: Call, input: Submit): Omit<Place, 'thread' | 'answers'> {
+function ofLinked(d: Deciding, linked: Call, input: Submit): Found {
   const { id, session } = must(d.core.programs, linked.program)
   const { identity } = input.claims
   const inferred: Identity = { source: 'inferred', confidence: 90 }
@@ -111,7 +120,7 @@ function ofLinked(d: Deciding, linked: Call, input: Submit): Omit<Place, 'thread
 }
 
 /** A session's newest program goes on while it runs; else a new message is a new turn, and a turn is a program. */
-function ofSession(d: Deciding, session: SessionId, input: Submit): Omit<Place, 'thread' | 'answers'> {
+function ofSession(d: Deciding, session: SessionId, input: Submit): Found {
   const newest = d.core.sessions.get(session)?.program ?? null
   const program = newest === null ? undefined : d.core.programs.get(newest)
   const again = program !== undefined && (isRunning(d, program) || isRetryOfHungUp(d, program, input))
@@ -149,7 +158,7 @@ function programRefusal(d: Deciding, id: ProgramId, input: Submit): Refusal | nu
   return null
 }
 
-function withThread(d: Deciding, input: Submit, found: Omit<Place, 'thread' | 'answers'>, linked: Call | null): Place | Refusal {
+function withThread(d: Deciding, input: Submit, found: Found, linked: Call | null): Place | Refusal {
   const { claims } = input
   if (linked !== null) {
     const thread = must(d.core.threads, linked.thread)
@@ -157,18 +166,19 @@ function withThread(d: Deciding, input: Submit, found: Omit<Place, 'thread' | 'a
     if (interrupt !== null && interrupt.call === linked.id) {
       const missing = interrupt.toolCallIds.filter((id) => !claims.toolResults.includes(id))
       if (missing.length > 0) return { code: 'missing_tool_results', why: `no result for ${missing.join(', ')}` }
-      return { ...found, thread: thread.id, answers: interrupt }
+      return { ...found, thread: thread.id, answers: interrupt, forkedFrom: null }
     }
     // Cut by its token limit, so nothing waits for it, and yet somebody answers it: the thread goes on.
-    if (interrupt === null && thread.last === linked.id && thread.active === null) return { ...found, thread: thread.id, answers: null }
+    if (interrupt === null && thread.last === linked.id && thread.active === null) return { ...found, thread: thread.id, answers: null, forkedFrom: null }
     // Answered before with another history: a fork.
-    return { ...found, thread: freshThread(d, found.program, 'fork'), answers: null }
+    return { ...found, thread: freshThread(d, found.program, 'fork'), answers: null, forkedFrom: thread.cancelled ? null : thread.id }
   }
-  if (claims.thread !== null) return { ...found, thread: threadId(found.program, claims.thread), answers: null }
+  const named = claims.thread === null ? threadOfNode(d.core, found.program, claims.node) : threadId(found.program, claims.thread)
+  if (named !== null) return { ...found, thread: named, answers: null, forkedFrom: null }
   const main = threadId(found.program, 'main')
   const thread = d.core.threads.get(main)
   const free = thread === undefined || (thread.active === null && thread.interrupt === null)
-  return { ...found, thread: free ? main : freshThread(d, found.program, 'thread'), answers: null }
+  return { ...found, thread: free ? main : freshThread(d, found.program, 'thread'), answers: null, forkedFrom: null }
 }
 
 function freshThread(d: Deciding, program: ProgramId, word: string): ThreadId {
@@ -180,7 +190,7 @@ function freshThread(d: Deciding, program: ProgramId, word: string): ThreadId {
 
 // ---------------------------------------------------------------- arrival
 
-function arrive(d: Deciding, input: Submit, place: Place): void {
+function arrive(d: Deciding, input: Submit, place: Place, claim: Claim | null): void {
   const program = d.core.programs.get(place.program)
   const parent = parentOf(d, input, place.program)
   if (program === undefined) {
@@ -197,13 +207,14 @@ function arrive(d: Deciding, input: Submit, place: Place): void {
   }
   if (place.answers !== null) endInterrupt(d, place.answers, input.call)
   else abandonInterrupt(d, place.thread)
-  const thread = d.core.threads.get(place.thread)
-  const before = thread?.waiting.at(-1) ?? thread?.active ?? null
+  if (place.forkedFrom !== null) fork(d, place.program, place.thread, place.forkedFrom)
+  if (claim?.plan != null) takeReport(d, place.program, claim.plan)
+  const before = lastOpenOf(d.core, place.thread)
   d.emit({
     kind: 'call.arrived', call: input.call, program: place.program, thread: place.thread, model: input.model,
     epoch: must(d.core.programs, place.program).epoch, ...shareOf(d, must(d.core.programs, place.program)), identity: place.identity, digest: input.digest, body: input.body,
     seed: input.seed, maxTokens: input.maxTokens, exactResume: input.exactResume ?? d.core.config.exactResume,
-    promptTokens: input.promptTokensEstimate, parents: before === null ? [] : [before],
+    promptTokens: input.promptTokensEstimate, parents: before === null ? [] : [before], node: claim?.node ?? null,
     answers: place.answers?.id ?? null, final: input.claims.final, toolResults: input.claims.toolResults,
   })
 }

@@ -16,6 +16,10 @@ const PLAIN = /^[\x20-\x7e]+$/
 export const isPlainId = (value: string): boolean =>
   value.length <= ID_CHARS_MAX && PLAIN.test(value) && value.trim() === value
 
+/** A call's id, from the id of the reply that a client got; any other name as it is. */
+export const callIdIn = (name: string): string => (name.startsWith(REPLY_PREFIX) ? name.slice(REPLY_PREFIX.length) : name)
+const REPLY_PREFIX = 'chatcmpl-'
+
 const id = z.string().refine(isPlainId, `expected 1 to ${ID_CHARS_MAX} printable ASCII characters`)
 
 /** Most calls that a program may say it will make. */

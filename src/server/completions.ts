@@ -51,8 +51,8 @@ function submissionOf(
   door.metrics.identified(claims.identity.source, ignored)
   const body = JSON.stringify(call)
   const exactResume = exact ?? credential.exactResume
-  // The same words for another program, or under another epoch, are another call and not a retry.
-  const marks = [credential.tenant, claims.program, claims.session, claims.thread, claims.epoch, chat.seed, exactResume]
+  // The same words for another program or node, or under another epoch, are another call and not a retry.
+  const marks = [credential.tenant, claims.program, claims.session, claims.thread, claims.node, claims.epoch, chat.seed, exactResume]
   return {
     tenant: credential.tenant,
     claims,

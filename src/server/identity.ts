@@ -6,9 +6,9 @@
 import { createHash } from 'node:crypto'
 import type { Claims } from '../core/input.ts'
 import type { IdentitySource } from '../core/state.ts'
-import { isPlainId } from '../protocol/program.ts'
+import { callIdIn, isPlainId } from '../protocol/program.ts'
 
-type Field = 'program' | 'parent' | 'thread' | 'session' | 'epoch' | 'final' | 'agent'
+type Field = 'program' | 'parent' | 'node' | 'parents' | 'thread' | 'session' | 'epoch' | 'final' | 'agent'
 
 interface Rule {
   /** Lower case, with hyphens; underscores and capitals on the wire are the same. */
@@ -25,6 +25,8 @@ interface Rule {
 const RULES: readonly Rule[] = [
   { header: 'x-program-id', source: 'explicit', gives: 'program' },
   { header: 'x-program-parent-id', source: 'explicit', gives: 'parent', besideProgram: true },
+  { header: 'x-program-call-id', source: 'explicit', gives: 'node', besideProgram: true },
+  { header: 'x-program-parent-call-ids', source: 'explicit', gives: 'parents', besideProgram: true },
   { header: 'x-program-thread-id', source: 'explicit', gives: 'thread' },
   { header: 'x-thread-id', source: 'explicit', gives: 'thread', besideProgram: true },
   { header: 'x-program-epoch', source: 'explicit', gives: 'epoch' },
@@ -71,6 +73,8 @@ export function identify(rawHeaders: readonly string[], chat: ChatClaims): Ident
     thread: found.get('thread')?.value ?? null,
     session: found.get('session')?.value ?? null,
     parent: found.get('parent')?.value ?? null,
+    node: found.get('node')?.value ?? null,
+    parents: namesIn(found.get('parents')?.value).map(callIdIn),
     epoch: epoch === undefined ? null : Number(epoch.value),
     final: /^(true|1)$/i.test(found.get('final')?.value ?? ''),
     toolResults: chat.toolResults,
@@ -79,8 +83,13 @@ export function identify(rawHeaders: readonly string[], chat: ChatClaims): Ident
   return { claims, ignored }
 }
 
+/** A list in a header is set apart by commas. */
+const namesIn = (list: string | undefined): readonly string[] => list?.split(',').map((name) => name.trim()) ?? []
+
 /** What a value must look like, beyond being plain. */
 const MALFORMED: Readonly<Partial<Record<Field, RegExp>>> = { epoch: /^\d{1,15}$/, final: /^(true|false|0|1)$/i }
+
+const LISTS: ReadonlySet<string> = new Set(RULES.filter(({ gives }) => gives === 'parents').map(({ header }) => header))
 
 /** Known headers with one plain value, by their name in the table. */
 function readHeaders(rawHeaders: readonly string[], ignored: IgnoredHeader[]): ReadonlyMap<string, string> {
@@ -93,7 +102,7 @@ function readHeaders(rawHeaders: readonly string[], ignored: IgnoredHeader[]): R
   const values = new Map<string, string>()
   for (const [header, [value, ...more]] of seen) {
     if (more.length > 0) ignored.push({ header, why: 'repeated' })
-    else if (value === undefined || !isPlainId(value)) ignored.push({ header, why: 'not-plain' })
+    else if (value === undefined || !(LISTS.has(header) ? namesIn(value).every(isPlainId) : isPlainId(value))) ignored.push({ header, why: 'not-plain' })
     else values.set(header, value)
   }
   return values

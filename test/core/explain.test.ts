@@ -28,7 +28,7 @@ const started = (): Fact => ({
 })
 const arrived = (name: string, thread = 'main', answers: string | null = null): Fact => ({
   kind: 'call.arrived', call: callId(name), program, thread: threadId(program, thread), model: 'm', epoch: 0, band: 'default', payer: tenant, identity, digest: name,
-  body: bodyId(name), seed: 1, maxTokens: 64, exactResume: true, promptTokens: 100, parents: [],
+  body: bodyId(name), seed: 1, maxTokens: 64, exactResume: true, promptTokens: 100, parents: [], node: null,
   answers: answers === null ? null : interruptId(callId(answers)), final: false, toolResults: [],
 })
 const ready = (name: string): Fact => ({ kind: 'call.ready', call: callId(name), level: 0, tie: 0 })

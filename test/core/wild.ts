@@ -4,7 +4,7 @@
  */
 import fc from 'fast-check'
 import type { CallId, EngineId, MoveId, TenantId } from '../../src/core/ids.ts'
-import type { Claims, FromAttempt, Input } from '../../src/core/input.ts'
+import type { Claims, FromAttempt, Input, NodeReport } from '../../src/core/input.ts'
 import { rawOf } from '../../src/core/ids.ts'
 import type { Capabilities, CoreState, EngineSpeeds } from '../../src/core/state.ts'
 import { BARE, BLOCKS, LANES, SPEEDS } from './world.ts'
@@ -62,6 +62,8 @@ class Hand {
   get tenant(): TenantId { return this.id(['t', 't', 't', 'u'] as TenantId[]) }
   get call(): CallId { return this.id(this.core.calls.keys()) }
   get engine(): EngineId { return this.id(this.core.engines.keys()) }
+  get node(): string { return this.of(['n1', 'n2', 'n3', 'n4', 'n5', 'n6', ...this.core.calls.keys(), ...NONSENSE.slice(0, 3)]) }
+  get thread(): string { return this.of(['main', 'one', 'f1', 'f2', ...NONSENSE]) }
   get program(): string { return this.id([...this.core.programs.keys()].map(rawOf)) }
 
   from(): FromAttempt {
@@ -104,10 +106,23 @@ class Hand {
     return this.id([...this.core.toolCalls.keys()].map((key) => key.slice(key.indexOf('/') + 1)))
   }
 
+  nodes(): NodeReport[] {
+    return Array.from({ length: this.pick() % 4 }, () => {
+      const kind = this.of(['LLM', 'TOOL', 'CODE', 'JOIN', 'JOIN'] as const)
+      const need = this.of([{ kind: 'all' }, { kind: 'any' }, { kind: 'partial', atLeast: this.amount(1 + this.pick() % 3) }] as const)
+      return {
+        node: this.node, kind, thread: this.maybe(this.thread), serviceUs: this.maybe(this.amount()),
+        parents: Array.from({ length: this.pick() % 3 }, () => ({ node: this.node, edge: 'data' as const })),
+        join: (kind === 'JOIN') === (this.pick() % 6 > 0) ? { need, siblings: this.of(['cancel', 'continue'] as const) } : null,
+      }
+    })
+  }
+
   claims(): Claims {
     return {
       identity: { source: this.of(['explicit', 'native', 'inferred', 'anonymous']), confidence: this.amount(100) },
       program: this.maybe(this.program), thread: this.maybe(this.of(['main', 'one', ...NONSENSE])), parent: this.maybe(this.program),
+      node: this.maybe(this.node), parents: this.pick() % 3 === 0 ? [this.node] : [],
       session: this.maybe(this.of(['s0', 's1', ...NONSENSE])), epoch: this.maybe(this.amount(1)), final: this.pick() % 5 === 0,
       toolResults: this.pick() % 2 === 0 ? [] : [this.toolCall()], kind: this.of(NONSENSE),
     }
@@ -131,6 +146,13 @@ const MAKERS: { readonly [Kind in Input['kind']]: (hand: Hand) => Extract<Input,
   }),
   finishProgram: (hand) => ({ kind: 'finishProgram', tenant: hand.tenant, program: hand.program }),
   cancelProgram: (hand) => ({ kind: 'cancelProgram', tenant: hand.tenant, program: hand.program }),
+  cancelThread: (hand) => ({ kind: 'cancelThread', tenant: hand.tenant, program: hand.program, thread: hand.thread }),
+  cancelCall: (hand) => ({ kind: 'cancelCall', tenant: hand.tenant, program: hand.program, call: hand.node }),
+  reportGraph: (hand) => ({
+    kind: 'reportGraph', tenant: hand.tenant, program: hand.program, epoch: hand.maybe(hand.amount(1)), parent: hand.pick() % 4 === 0 ? hand.program : null,
+    forks: hand.pick() % 2 === 0 ? [] : [{ thread: hand.thread, from: hand.thread }], nodes: hand.nodes(),
+    outcomes: hand.pick() % 2 === 0 ? [] : [{ node: hand.node, outcome: hand.of(['completed', 'completed', 'failed', 'cancelled']), why: '' }],
+  }),
   hangUp: (hand) => ({ kind: 'hangUp', call: hand.call }),
   progress: (hand) => {
     const { engine, reign, ...from } = hand.from()

@@ -41,7 +41,7 @@ export const SPEEDS: EngineSpeeds = {
 }
 
 export const CLAIMS: Claims = {
-  identity: { source: 'anonymous', confidence: 0 }, program: null, thread: null, session: null, parent: null, epoch: null, final: false,
+  identity: { source: 'anonymous', confidence: 0 }, program: null, thread: null, session: null, parent: null, node: null, parents: [], epoch: null, final: false,
   toolResults: [], kind: 'agent',
 }
 

@@ -82,7 +82,7 @@ export function submission(messages: Message[], claims: Partial<Claims> = {}, mo
     priorityClass: 'default', deadlineUs: null,
     claims: {
       identity: { source: claims.program === undefined && claims.session === undefined ? 'anonymous' : 'explicit', confidence: 100 },
-      program: null, thread: null, session: null, parent: null, epoch: null, final: false, toolResults: results, kind: 'test', ...claims,
+      program: null, thread: null, session: null, parent: null, node: null, parents: [], epoch: null, final: false, toolResults: results, kind: 'test', ...claims,
     },
     body: JSON.stringify({
       model: 'm', messages: messages.map((message) => ({ toolCalls: [], toolCallId: null, ...message })), tools: [], toolChoice: 'auto',

@@ -17,7 +17,7 @@ function arrive(gateway: FakeGateway, tenant: string, program: string, call: str
   gateway.tell({
     kind: 'call.arrived', call: callId(call), program: id, thread: threadId(id, 'main'), model: 'tiny', epoch: 1, band: 'default', payer: tenantId(tenant),
     identity: { source: 'explicit', confidence: 100 }, digest: call, body: bodyId(call), seed: 1, maxTokens: 10, exactResume: true,
-    promptTokens: 100, parents: [], answers: null, final: false, toolResults: [],
+    promptTokens: 100, parents: [], node: null, answers: null, final: false, toolResults: [],
   })
   gateway.tell({ kind: 'call.measured', call: callId(call), promptTokens: 120, reusable: null, renderingWon: null })
   gateway.tell({ kind: 'call.ready', call: callId(call), level, tie: 0 })

@@ -1,7 +1,7 @@
 /**
  * Owns the laws that only a sequence of facts can break: one commit a call and nothing of it afterwards (1), an attempt
  * only after READY (2), nothing of an attempt that is over (3), a move published only after it was begun and verified
- * (5), nothing new in a program that was cancelled (6), one answer to an interrupt (7), reigns that rise (15); facts are
+ * (5), nothing new in a program that was cancelled (6), one answer to an interrupt (7), one firing a join (1), reigns that rise (15); facts are
  * numbered without a gap, and time does not go back. Remembers without limit: for tests and simulation, not for servers.
  */
 import type { Fact, Logged } from '../fact.ts'
@@ -18,11 +18,12 @@ export interface History {
   readonly stopped: Set<string>
   readonly programOf: Map<string, string>
   readonly answered: Set<string>
+  readonly joined: Set<string>
 }
 
 export const noHistory = (): History => ({
   seq: 0, atUs: 0, reign: 0, over: new Map(), ready: new Set(), attempts: new Map(), moves: new Set(), stopped: new Set(),
-  programOf: new Map(), answered: new Set(),
+  programOf: new Map(), answered: new Set(), joined: new Set(),
 })
 
 export function checkHistory(history: History, facts: readonly Logged[]): void {
@@ -100,6 +101,11 @@ function checkOther(history: History, fact: Fact): void {
     case 'program.forgotten':
       // Its id may be used again.
       history.stopped.delete(fact.program)
+      for (const join of history.joined) if (join.startsWith(`${fact.program} `)) history.joined.delete(join)
+      return
+    case 'thread.joined':
+      law(1, !history.joined.has(`${fact.program} ${fact.node}`), () => `${fact.node} of ${fact.program} fires twice`)
+      history.joined.add(`${fact.program} ${fact.node}`)
       return
     case 'interrupt.started':
       return law(6, !history.stopped.has(fact.program), () => `${fact.interrupt} begins in a program that is over`)

@@ -1,0 +1,40 @@
+/** Owns the questions asked of declared graphs, by policies and by the core alike. Reads only. */
+import { must } from './assert.ts'
+import type { Graph, GraphNode } from './graph-state.ts'
+import type { NodeId, ProgramId } from './ids.ts'
+import { verdictOf, type Verdict } from './join.ts'
+import type { Call, CoreState } from './state.ts'
+import type { Us } from './units.ts'
+
+/** The node that a call is; null where its program reports no graph, or the call is none of it. */
+export const nodeOf = (core: Readonly<CoreState>, call: Readonly<Call>): GraphNode | null =>
+  call.node === null ? null : core.graphs.get(call.program)?.nodes.get(call.node) ?? null
+
+export const verdictIn = (graph: Readonly<Graph>, node: Readonly<GraphNode>): Verdict =>
+  verdictOf(node, (parent) => must(graph.nodes, parent).stage)
+
+/** Whether what the call waits for in its program's graph has committed; true where it is no part of one. */
+export function areParentsCommitted(core: Readonly<CoreState>, call: Readonly<Call>): boolean {
+  const node = nodeOf(core, call)
+  return node === null || verdictIn(must(core.graphs, call.program), node) === 'met'
+}
+
+/**
+ * When a call should end at the latest for its program to keep its deadline (seed section 19): the deadline less the
+ * service that is said to follow the call on the longest way through the declared graph. Null: there is no deadline.
+ * Absolute, in monotonic microseconds. Steps that are unknown, or do not say, count nothing: it is never too early.
+ */
+export function latestFinishUs(core: Readonly<CoreState>, call: Readonly<Call>): Us | null {
+  const { deadlineUs } = must(core.programs, call.program)
+  return deadlineUs === null ? null : deadlineUs - (nodeOf(core, call)?.afterUs ?? 0)
+}
+
+/** Whether a step of the program is under way, or to come, as far as its graph says. */
+export function hasOpenNodes(core: Readonly<CoreState>, program: ProgramId): boolean {
+  for (const { stage } of core.graphs.get(program)?.nodes.values() ?? []) if (stage.kind === 'open') return true
+  return false
+}
+
+/** Open nodes that wait for this one, directly. */
+export const openChildrenOf = (graph: Readonly<Graph>, node: Readonly<GraphNode>): GraphNode[] =>
+  node.children.map((id: NodeId) => must(graph.nodes, id)).filter(({ stage }) => stage.kind === 'open')

@@ -1,0 +1,54 @@
+/**
+ * Owns the laws of declared graphs and forked threads: a node and its call agree (1), READY and joins keep their rule and
+ * nothing stands still that could go on (2), what was cancelled stays so (6) and holds no KV (9), edges and shared records
+ * are counted (11).
+ */
+import { must } from '../assert.ts'
+import { isOver } from '../call-read.ts'
+import { verdictIn } from '../graph-read.ts'
+import type { Graph, GraphNode } from '../graph-state.ts'
+import type { CallId, ProgramId } from '../ids.ts'
+import { neededOf } from '../join.ts'
+import type { CoreState } from '../state.ts'
+import { law } from './law.ts'
+
+export function checkGraphs(core: Readonly<CoreState>): void {
+  for (const [id, graph] of core.graphs) {
+    for (const node of graph.nodes.values()) checkNode(core, id, graph, node)
+    const edges = [...graph.nodes.values()].reduce((sum, { parents }) => sum + parents.length, 0)
+    law(11, edges === graph.edges, () => `${id} counts ${graph.edges} edges and has ${edges}`)
+  }
+  for (const thread of core.threads.values()) {
+    if (!thread.cancelled) continue
+    law(6, thread.active === null && thread.waiting.length === 0, () => `${thread.id} was cancelled and has a call`)
+    law(9, thread.state === null && thread.interrupt === null, () => `${thread.id} was cancelled and holds KV or waits`)
+  }
+  checkRecords(core)
+}
+
+function checkNode(core: Readonly<CoreState>, program: ProgramId, graph: Readonly<Graph>, node: GraphNode): void {
+  const call = node.call === null ? undefined : core.calls.get(node.call)
+  const { kind } = node.stage
+  const committed = node.parents.filter(({ from }) => must(graph.nodes, from).stage.kind === 'committed').length
+  const isMet = committed >= neededOf(node.join, node.parents.length)
+  law(2, kind !== 'committed' || isMet, () => `${node.id} has committed with ${committed} of ${node.parents.length} parents`)
+  for (const { from } of node.parents) law(2, must(graph.nodes, from).children.includes(node.id), () => `${from} does not know ${node.id}`)
+  if (kind === 'open') {
+    const isOpen = must(core.programs, program).stage.kind === 'open'
+    law(6, isOpen, () => `${node.id} is open in a program that is not`)
+    law(2, verdictIn(graph, node) !== 'never', () => `${node.id} waits for what can never be`)
+    law(2, node.join === null || !isMet, () => `${node.id} could have fired`)
+  }
+  if (call === undefined) return
+  const runs = call.stage.kind === 'ready' || call.stage.kind === 'resuming' || call.stage.kind === 'running' || call.stage.kind === 'pausing'
+  law(2, !runs || isMet, () => `${call.id} is ${call.stage.kind} before the parents of ${node.id}`)
+  law(1, (kind === 'committed') === (call.stage.kind === 'committed'), () => `${node.id} is ${kind} and its call ${call.stage.kind}`)
+  law(6, kind === 'open' || isOver(call), () => `${node.id} is ${kind} and its call ${call.stage.kind}`)
+}
+
+function checkRecords(core: Readonly<CoreState>): void {
+  const counts = new Map<CallId, number>()
+  for (const { record } of core.states.values()) if (record !== null) counts.set(record, (counts.get(record) ?? 0) + 1)
+  for (const [record, count] of counts) law(11, (core.sharedRecords.get(record) ?? 0) === count - 1, () => `the record of ${record} is continued by ${count} States`)
+  for (const record of core.sharedRecords.keys()) law(11, counts.has(record), () => `the record of ${record} is kept for nobody`)
+}
