@@ -36,6 +36,8 @@ export interface BenchWorld {
 export interface Bench {
   readonly name: string
   readonly what: string
+  /** Whether it wants the model there before it begins. */
+  readonly needsModel: boolean
   run(world: BenchWorld): Promise<BenchResult>
 }
 

@@ -34,6 +34,7 @@ const allArms = (): readonly Arm[] => [
 export const demoMix: Bench = {
   name: 'demo-mix',
   what: 'the demo\'s mix under orders times residencies: program times, and the default against engines as they are',
+  needsModel: true,
   run: async (world) => {
     const mix = loadMix()
     const seeds = world.quick ? mix.seeds.slice(0, QUICK_SEEDS) : mix.seeds

@@ -33,7 +33,7 @@ async function main(): Promise<number> {
   }
   const ended = new AbortController()
   process.once('SIGINT', () => ended.abort())
-  await resolveModel({ model: values.model, env: process.env, onProgress: () => {}, signal: ended.signal })
+  if (bench.needsModel) await resolveModel({ model: values.model, env: process.env, onProgress: () => {}, signal: ended.signal })
   const result = await bench.run({
     quick: values.quick, model: values.model, start: (raw) => start(defaultConfig(raw)), say: note, signal: ended.signal,
   })

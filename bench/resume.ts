@@ -45,6 +45,7 @@ const NOT_MEASURED = [
 export const resume: Bench = {
   name: 'resume',
   what: 'time to first token after a tool result: preserved, offloaded, discarded',
+  needsModel: true,
   run: async (world) => {
     const sizes = world.quick ? SIZES_QUICK : SIZES
     const engine: MixEngine = { lanes: 2, laneTokens: Math.max(...sizes) + LANE_MARGIN_TOKENS, hostMiB: 1_024, kvBytesPerToken: 23_040 }
