@@ -6,7 +6,7 @@ import type { Snapshots } from './snapshots.ts'
 import type { WriteBehind } from './write-behind.ts'
 
 /** Facts read at a time; the log itself is never in memory as a whole. */
-const PAGE_FACTS = 1_000
+const PAGE_FACTS = 256
 
 export function factLog(disk: Disk, behind: WriteBehind, snapshots: Snapshots): FactLog {
   return {

@@ -65,11 +65,12 @@ export class SqliteDisk implements Disk {
   }
 
   facts(afterSeq: number, limit: number): readonly Logged[] {
-    return this.#sql.facts.all(afterSeq, limit).map((row) => {
-      const seq = row.integer('seq')
-      const fact = this.#parse(seq, row.text('payload'))
-      return { seq, atUs: row.integer('at_us'), version: row.integer('version'), fact }
-    })
+    const page = this.#sql.factPage.first(afterSeq, limit)?.text('page') ?? '[]'
+    try {
+      return JSON.parse(page) as readonly Logged[]
+    } catch (thrown) {
+      throw this.#damagedFact(afterSeq, limit, thrown)
+    }
   }
 
   body(id: BodyId): FoundBody | null {
@@ -107,12 +108,11 @@ export class SqliteDisk implements Disk {
     this.#database.close()
   }
 
-  #parse(seq: number, payload: string): Fact {
-    try {
-      return JSON.parse(payload) as Fact
-    } catch (thrown) {
-      throw corrupt(this.#database.path, `fact ${seq} cannot be read`, thrown)
-    }
+  /** The page is not JSON: the first of its facts that is not is to blame. */
+  #damagedFact(afterSeq: number, limit: number, cause: unknown): StoreError {
+    const damaged = this.#sql.facts.all(afterSeq, limit).find((row) => !isJson(row.text('payload')))
+    const which = damaged === undefined ? `a fact after ${afterSeq}` : `fact ${damaged.integer('seq')}`
+    return corrupt(this.#database.path, `${which} cannot be read`, cause)
   }
 
   /** The key that the bodies were sealed with; a new one only where there is no body yet. */
@@ -139,6 +139,23 @@ export class SqliteDisk implements Disk {
   }
 }
 
+function isJson(text: string): boolean {
+  try {
+    JSON.parse(text)
+    return true
+  } catch (thrown) {
+    if (thrown instanceof SyntaxError) return false
+    throw thrown
+  }
+}
+
+/** One text for a page of facts: read so, a fact costs less than half of what it costs as a row and a text of its own. */
+const FACT_PAGE = `
+  SELECT '[' || coalesce(group_concat(
+    '{"seq":' || seq || ',"atUs":' || at_us || ',"version":' || version || ',"fact":' || payload || '}'
+  ), '') || ']' AS page
+  FROM (SELECT seq, at_us, version, payload FROM facts WHERE seq > ? ORDER BY seq LIMIT ?)`
+
 const programOf = (fact: Fact): string | null => ('program' in fact ? fact.program : null)
 
 type Statements = ReturnType<typeof statements>
@@ -147,7 +164,8 @@ function statements(database: Database) {
   const prepare = (sql: string): Statement => database.prepare(sql)
   return {
     putFact: prepare('INSERT INTO facts (seq, at_us, version, kind, program, payload) VALUES (?, ?, ?, ?, ?, ?)'),
-    facts: prepare('SELECT seq, at_us, version, payload FROM facts WHERE seq > ? ORDER BY seq LIMIT ?'),
+    factPage: prepare(FACT_PAGE),
+    facts: prepare('SELECT seq, payload FROM facts WHERE seq > ? ORDER BY seq LIMIT ?'),
     oldFacts: prepare('SELECT seq FROM facts WHERE seq <= ? AND at_us < ? ORDER BY seq LIMIT ?'),
     dropFacts: prepare('DELETE FROM facts WHERE seq <= ?'),
     putBody: prepare('INSERT INTO bodies (id, tenant, bytes, sealed) VALUES (?, ?, ?, ?)'),
