@@ -1,7 +1,7 @@
 /**
  * Owns made-up lives of programs for benches of what is kept of them: each submits, is measured, runs, calls a tool and
  * waits, as often as it is told, through the real core, so that the facts are those of a real log in kind and number.
- * One engine of blocks without end holds all their States. Nothing here is timed, and nothing is drawn.
+ * One engine of blocks without end runs them all, and what it held is discarded while a tool runs. Nothing here is timed, and nothing is drawn.
  */
 import { emptyCore } from '../src/core/apply.ts'
 import { CORE_DEFAULTS, type CoreConfig } from '../src/core/config.ts'
@@ -10,8 +10,9 @@ import { bodyId, callId, engineId, tenantId, type CallId } from '../src/core/ids
 import type { AttemptReport, FromAttempt, Input } from '../src/core/input.ts'
 import { emptyLedger, type Capabilities, type CoreState, type EngineSpeeds } from '../src/core/state.ts'
 import { step } from '../src/core/step.ts'
+import type { Us } from '../src/core/units.ts'
 
-export const LIVES_CONFIG: CoreConfig = { ...CORE_DEFAULTS, programsMax: 200_000, callsOpenMax: 200_000, residency: 'always-preserve' }
+export const LIVES_CONFIG: CoreConfig = { ...CORE_DEFAULTS, programsMax: 200_000, callsOpenMax: 200_000, residency: 'always-discard' }
 
 const ENGINE = engineId('e0')
 const TENANTS = 100
@@ -36,10 +37,10 @@ export class Lives {
   #nowUs = 0
   #made = 0
 
-  /** `keep` gets what each step said: one record of the log. */
-  constructor(keep: (facts: readonly Logged[]) => void) {
+  /** `keep` gets what each step said: one record of the log. `wallOffsetUs`: when they began, for clocks that go on from them. */
+  constructor(keep: (facts: readonly Logged[]) => void, wallOffsetUs: Us = 0) {
     this.#keep = keep
-    this.#feed({ kind: 'restart', reign: 1, wallOffsetUs: 0, images: [] })
+    this.#feed({ kind: 'restart', reign: 1, wallOffsetUs, images: [] })
     this.#feed({ kind: 'engineJoined', engine: ENGINE, reign: 1, capabilities: CAPABILITIES, speeds: SPEEDS })
   }
 

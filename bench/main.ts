@@ -12,9 +12,10 @@ import { resolveModel } from '../src/models/resolve.ts'
 import type { Bar, Bench } from './bench.ts'
 import { demoMix } from './demo-mix.ts'
 import { log } from './log.ts'
+import { recovery } from './recovery.ts'
 import { resume } from './resume.ts'
 
-const BENCHES: readonly Bench[] = [resume, demoMix, log]
+const BENCHES: readonly Bench[] = [resume, demoMix, log, recovery]
 const USAGE = 'npm run bench -- NAME [--quick] [--json FILE] [--model MODEL], or npm run bench -- list'
 
 async function main(): Promise<number> {

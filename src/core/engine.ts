@@ -5,11 +5,12 @@
 import { must } from './assert.ts'
 import { isOver } from './call-read.ts'
 import { detach, failWhatFitsNowhere, retry } from './call.ts'
-import { ignore, setTimer, type Deciding } from './deciding.ts'
+import { ignore, type Deciding } from './deciding.ts'
 import { tenantId } from './ids.ts'
 import type { EngineJoined, EngineLost, Restart } from './input.ts'
 import { discardDevice, discardHost, failMove, releaseState } from './kv.ts'
 import { hostFreeBytes } from './kv-read.ts'
+import { closeIfIdle } from './program.ts'
 import { residencyOf } from './residencies.ts'
 import type { Call, Engine } from './state.ts'
 
@@ -58,11 +59,7 @@ export function restart(d: Deciding, input: Restart): void {
   }
   keepLimits(d)
   weigh(d)
-  for (const program of d.core.programs.values()) {
-    if (program.stage.kind === 'open' && !d.core.timers.has(`close:${program.id}`)) {
-      setTimer(d, `close:${program.id}`, d.nowUs + d.core.config.programIdleUs)
-    }
-  }
+  for (const program of d.core.programs.values()) closeIfIdle(d, program)
 }
 
 /** Shares go by what the configuration says now. */

@@ -17,7 +17,8 @@ export interface Snapshot {
   /** Of the last fact in it. */
   readonly seq: number
   readonly atUs: Us
-  readonly texts: readonly string[]
+  /** Each is needed once, in this order. */
+  readonly texts: Iterable<string>
 }
 
 /** State of an older release, by field; a lift gives the next version's. */
@@ -105,7 +106,7 @@ export function restoreSnapshot(config: CoreConfig, snapshot: Snapshot): CoreSta
   return { ...core, host: { ...core.host, totalBytes: config.hostBytesMax } }
 }
 
-function fieldsOf(texts: readonly string[]): OldState {
+function fieldsOf(texts: Iterable<string>): OldState {
   const fields: Record<string, unknown> = {}
   for (const text of texts) {
     const part = JSON.parse(text) as Part

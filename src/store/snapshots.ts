@@ -1,6 +1,6 @@
 /**
- * Owns which snapshots are kept and what a kept one must show before it is believed: its head, as many texts as it says,
- * and the checksum of them all. A damaged one is told, counted and passed over; the one before it, or the whole log, is
+ * Owns which snapshots are kept and what a kept one must show before it is believed: its head, and the checksum of all of
+ * it but its last line, which is the checksum. A damaged one is told, counted and passed over; the one before it, or the whole log, is
  * as good and only slower. Also owns the log's retention, since a fact is needed as long as a kept snapshot lacks it.
  *
  * N1 A snapshot holds nothing that the log on disk does not: what waits is written first.
@@ -22,7 +22,7 @@ const TRIM_FACTS = 2_000
 const NEWLINE = 0x0a
 
 interface Head { readonly version: number; readonly seq: number; readonly atUs: Us }
-interface Foot { readonly texts: number; readonly crc32: number }
+interface Foot { readonly crc32: number }
 
 export class Snapshots {
   readonly #disk: Disk
@@ -109,7 +109,7 @@ function* piecesOf({ version, seq, atUs, texts }: Snapshot): Generator<Uint8Arra
   const head: Head = { version, seq, atUs }
   yield line(JSON.stringify(head))
   for (const text of texts) yield line(text)
-  const foot: Foot = { texts: texts.length, crc32: crc }
+  const foot: Foot = { crc32: crc }
   yield Buffer.from(`${JSON.stringify(foot)}\n`)
 }
 
@@ -121,21 +121,20 @@ function parsed(seq: number, file: Uint8Array | null): Snapshot | string {
   const foot = record(bytes.toString('utf8', footAt))
   if (footAt === 0 || foot === null) return 'its end is missing'
   if (crc32(bytes.subarray(0, footAt)) !== foot['crc32']) return 'its bytes are not those that were written'
-  const [head, ...texts] = lines(bytes.subarray(0, footAt))
-  const { version, atUs, ...rest } = record(head ?? '') ?? {}
-  if (rest['seq'] !== seq || texts.length !== foot['texts']) return 'it is not what its name says'
+  const headEnd = bytes.indexOf(NEWLINE)
+  const { version, atUs, ...rest } = record(bytes.toString('utf8', 0, headEnd)) ?? {}
+  if (rest['seq'] !== seq) return 'it is not what its name says'
   if (typeof version !== 'number' || typeof atUs !== 'number') return 'its head is not whole'
-  return { version, seq, atUs, texts }
+  return { version, seq, atUs, texts: { [Symbol.iterator]: () => lines(bytes.subarray(headEnd + 1, footAt)) } }
 }
 
-function lines(bytes: Buffer): string[] {
-  const found: string[] = []
+/** One at a time: all of them at once would be as large as the file again. */
+function* lines(bytes: Buffer): Generator<string> {
   for (let from = 0; from < bytes.length;) {
     const to = bytes.indexOf(NEWLINE, from)
-    found.push(bytes.toString('utf8', from, to))
+    yield bytes.toString('utf8', from, to)
     from = to + 1
   }
-  return found
 }
 
 function record(text: string): Readonly<Record<string, unknown>> | null {
