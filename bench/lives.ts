@@ -90,7 +90,7 @@ export class Lives {
       kind: 'submit', tenant: tenantId(`tenant-${tenant}`), call, body: bodyId(`body:${call}`), freshProgram: `fresh-${this.#made}`,
       claims: {
         identity: { source: 'explicit', confidence: 100 }, program: name, thread: null, session: null, epoch: null, final: false,
-        toolResults: results, kind: `agent-${tenant % 8}`, parent: null,
+        toolResults: results, kind: `agent-${tenant % 8}`, parent: null, node: null, parents: [],
       },
       model: 'm', digest: `${this.#made}`.padStart(64, 'd'), seed: 1, promptTokensEstimate: 200, maxTokens: 512, exactResume: null,
       priorityClass: 'default', deadlineUs: null,

@@ -42,7 +42,7 @@ const handle = driver.submit({
   tenant: tenantId('tenant-1'), model: 'm', digest: 'a-new-call', promptTokensEstimate: 50, maxTokens: 64, seed: 1, exactResume: null,
   priorityClass: 'default', deadlineUs: null, body: '{}',
   claims: {
-    identity: { source: 'anonymous', confidence: 0 }, program: null, thread: null, session: null, parent: null, epoch: null, final: false,
+    identity: { source: 'anonymous', confidence: 0 }, program: null, thread: null, session: null, parent: null, node: null, parents: [], epoch: null, final: false,
     toolResults: [], kind: 'bench',
   },
 })

@@ -10,7 +10,7 @@ import { tenantId } from './ids.ts'
 import type { EngineJoined, EngineLost, Restart } from './input.ts'
 import { discardDevice, discardHost, failMove, releaseState } from './kv.ts'
 import { hostFreeBytes } from './kv-read.ts'
-import { closeIfIdle } from './program.ts'
+import { closeLater } from './program.ts'
 import { residencyOf } from './residencies.ts'
 import type { Call, Engine } from './state.ts'
 
@@ -59,7 +59,8 @@ export function restart(d: Deciding, input: Restart): void {
   }
   keepLimits(d)
   weigh(d)
-  for (const program of d.core.programs.values()) closeIfIdle(d, program)
+  // Its timer may have been lost with the last flow facts; then nothing else would end it.
+  for (const program of d.core.programs.values()) if (!d.core.timers.has(`close:${program.id}`)) closeLater(d, program)
 }
 
 /** Shares go by what the configuration says now. */

@@ -154,13 +154,6 @@ export function closeLater(d: Deciding, program: Program): void {
   setTimer(d, `close:${program.id}`, d.nowUs + (hasOpenNodes(d.core, program.id) ? interruptMaxUs : programIdleUs))
 }
 
-/** After a start: a program that nothing else will end has a time to close. */
-export function closeIfIdle(d: Deciding, program: Program): void {
-  if (program.stage.kind !== 'open' || d.core.timers.has(`close:${program.id}`)) return
-  if (openCallsOf(d, program) > 0 || interruptsOf(d, program).length > 0) return
-  setTimer(d, `close:${program.id}`, d.nowUs + d.core.config.programIdleUs)
-}
-
 /** The close timer came due. */
 export function closeProgram(d: Deciding, id: ProgramId): void {
   const program = d.core.programs.get(id)
