@@ -16,9 +16,13 @@ export function checkWaiting(core: Readonly<CoreState>, nowUs: Us, boundUs: Us):
   }
 }
 
-/** To be asked after a step, when everything that could start has been started. */
+/**
+ * To be asked after a step, when everything that could start has been started. While a copy or a measurement is under way
+ * its memory may be kept for it.
+ */
 export function checkNobodyIsStuck(core: Readonly<CoreState>): void {
-  if (core.moves.size > 0) return
+  const measuring = [...core.threads.values()].some(({ active }) => active !== null && core.calls.get(active)?.stage.kind === 'arrived')
+  if (core.moves.size > 0 || measuring) return
   for (const call of readyCalls(core)) {
     const able = [...core.engines.values()].filter((engine) => canRun(core, engine, call))
     law(13, able.length === 0 || able.some(({ running }) => running.size > 0), () => `${call.id} is ready, and ${able.map(({ id }) => id).join(', ')} stands idle`)
