@@ -79,11 +79,13 @@ function atRest(core: Readonly<CoreState>, id: StateId, touched: Touched): void 
   if (device !== null) freed(core, device.engine, touched)
 }
 
-/** A call that gives up its place: one on an engine, or one in line that others may have waited behind. */
+/** A call that gives up its place: one on an engine, one in line, or one to come for which idle KV was kept from others. */
 function left(core: Readonly<CoreState>, id: CallId, touched: Touched): void {
-  const { stage, model } = must(core.calls, id)
+  const { stage, model, thread } = must(core.calls, id)
   if (stage.kind === 'running' || stage.kind === 'pausing') freed(core, stage.engine, touched)
   else if (stage.kind === 'ready' || stage.kind === 'resuming') touched.models.add(model)
+  const { state } = must(core.threads, thread)
+  if (state !== null) atRest(core, state, touched)
 }
 
 function reranked({ stage, model }: Call, touched: Touched): void {

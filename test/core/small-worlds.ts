@@ -20,7 +20,7 @@ const WORLDS: readonly (Omit<SmallWorld, 'depth'> & Depths)[] = [
   { name: '2 programs, 1 engine of blocks, 1 fault', programs: 2, engines: [TWO_BLOCKS], faults: 1, depths: { quick: 6, usual: 8, deep: WHOLE }, config: { residency: 'lru-host' } },
   { name: '2 programs, 2 engines, 1 fault', programs: 2, engines: [ONE_LANE, ONE_LANE], faults: 1, depths: { quick: 5, usual: 7, deep: 16 } },
   { name: '3 programs, 2 engines, 1 fault', programs: 3, engines: [ONE_LANE, ONE_LANE], faults: 1, depths: { quick: 4, usual: 6, deep: 10 } },
-  { name: '3 programs, 1 engine, no fault, by attained service', programs: 3, engines: [ONE_LANE], faults: 0, depths: { quick: 6, usual: 8, deep: WHOLE }, config: { order: 'plas', plasQuantumUs: 400 } },
+  { name: '3 programs, 1 engine, no fault, by attained service', programs: 3, engines: [ONE_LANE], faults: 0, depths: { quick: 6, usual: 8, deep: WHOLE }, config: { order: 'plas', levelQuantumUs: 400 } },
 ]
 
 export const smallWorlds = (level: Level): SmallWorld[] => WORLDS.map(({ depths, ...world }) => ({ ...world, depth: depths[level] }))
