@@ -51,6 +51,8 @@ const tenant = z.strictObject({
   weight: z.int().min(1).max(1_000).default(1),
   /** From a program's arrival; null: none. */
   deadlineSeconds: z.number().gt(0).nullable().default(null),
+  /** A runtime may state a program's deadline when it declares it; one sooner than `deadlineSeconds` counts as that. */
+  statesDeadlines: z.boolean().default(false),
   /** Null: `core.exactResume`. */
   exactResume: z.boolean().nullable().default(null),
 })

@@ -110,7 +110,7 @@ engines:
   test('keeps no key, only its digest', () => {
     const config = read('tenants: [{ name: a, key: open-sesame, class: batch, deadlineSeconds: 2 }, { name: b, keySha256: ' + 'AB'.repeat(32) + ' }]')
     assert.doesNotMatch(JSON.stringify(config), /open-sesame/)
-    assert.deepEqual(config.tenants[0], { name: 'a', class: 'batch', weight: 1, exactResume: null, keySha256: createHash('sha256').update('open-sesame').digest('hex'), deadlineUs: 2_000_000 })
+    assert.deepEqual(config.tenants[0], { name: 'a', class: 'batch', weight: 1, statesDeadlines: false, exactResume: null, keySha256: createHash('sha256').update('open-sesame').digest('hex'), deadlineUs: 2_000_000 })
     assert.equal(config.tenants[1]?.keySha256, 'ab'.repeat(32))
   })
 })

@@ -155,7 +155,7 @@ function fork(core: CoreState, fact: Of<'thread.forked'>, atUs: Us): void {
     id: fact.thread, program: fact.program, forkedFrom: fact.from, cancelled: false, active: null, waiting: [], last: null,
     interrupt: null, state: fact.state,
   })
-  const source = must(core.threads, fact.from).state
+  const source = fact.state === null ? null : must(core.threads, fact.from).state
   if (fact.state === null || source === null) return
   const from = must(core.states, source)
   const state: State = {

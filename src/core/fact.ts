@@ -41,7 +41,8 @@ export type Fact =
   | { kind: 'program.forgotten'; program: ProgramId }
   | { kind: 'program.refused'; tenant: TenantId; program: string; code: string; why: string }
   // declared graphs
-  | { kind: 'graph.reported'; program: ProgramId; nodes: readonly DeclaredNode[]; grown: readonly { node: NodeId; parents: readonly Edge[] }[] }
+  // of a report, or brought along by a call
+  | { kind: 'graph.reported'; program: ProgramId; by: CallId | null; nodes: readonly DeclaredNode[]; grown: readonly { node: NodeId; parents: readonly Edge[] }[] }
   | { kind: 'node.committed'; program: ProgramId; node: NodeId }
   | { kind: 'node.failed'; program: ProgramId; node: NodeId; why: string }
   | { kind: 'node.cancelled'; program: ProgramId; node: NodeId; why: string }

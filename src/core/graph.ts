@@ -6,7 +6,7 @@
 import type { Deciding } from './deciding.ts'
 import { fork } from './fork.ts'
 import { planReport, type GraphPlan, type Refusal } from './graph-check.ts'
-import { programId, type ProgramId } from './ids.ts'
+import { programId, type CallId, type ProgramId } from './ids.ts'
 import type { ReportGraph } from './input.ts'
 import { parentRefusal } from './lineage.ts'
 
@@ -27,13 +27,13 @@ export function reportGraph(d: Deciding, input: ReportGraph): void {
   const plan = planReport(d.core, id, input)
   if ('code' in plan) return refuse(plan)
   if (parent !== null && program.parent !== parent) d.emit({ kind: 'program.linked', program: id, session: null, parent })
-  takeReport(d, id, plan)
+  takeReport(d, id, plan, null)
 }
 
-/** `graph.reported` comes even where nothing is new: it says that the report was heard. */
-export function takeReport(d: Deciding, program: ProgramId, plan: GraphPlan): void {
+/** `graph.reported` comes even where nothing is new: it says that the report was heard. `by`: the call that brought it along. */
+export function takeReport(d: Deciding, program: ProgramId, plan: GraphPlan, by: CallId | null): void {
   for (const { thread, from } of plan.forks) fork(d, program, thread, from)
-  d.emit({ kind: 'graph.reported', program, nodes: plan.nodes, grown: plan.grown })
+  d.emit({ kind: 'graph.reported', program, by, nodes: plan.nodes, grown: plan.grown })
   for (const { node, outcome, why } of plan.outcomes) {
     if (outcome === 'completed') d.emit({ kind: 'node.committed', program, node })
     else d.emit({ kind: outcome === 'failed' ? 'node.failed' : 'node.cancelled', program, node, why })

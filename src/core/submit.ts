@@ -208,7 +208,7 @@ function arrive(d: Deciding, input: Submit, place: Place, claim: Claim | null): 
   if (place.answers !== null) endInterrupt(d, place.answers, input.call)
   else abandonInterrupt(d, place.thread)
   if (place.forkedFrom !== null) fork(d, place.program, place.thread, place.forkedFrom)
-  if (claim?.plan != null) takeReport(d, place.program, claim.plan)
+  if (claim?.plan != null) takeReport(d, place.program, claim.plan, input.call)
   const before = lastOpenOf(d.core, place.thread)
   d.emit({
     kind: 'call.arrived', call: input.call, program: place.program, thread: place.thread, model: input.model,

@@ -12,6 +12,7 @@ import type { Outcome, Ports, StreamPart } from './ports.ts'
 import type { Follower, Streams } from './streams.ts'
 import { bodyOf, resultOf } from './working-bodies.ts'
 
+type Of<Kind extends Fact['kind']> = Extract<Fact, { kind: Kind }>
 type Last = Extract<CallUpdate, { kind: 'done' }>
 
 interface Asking {
@@ -22,7 +23,8 @@ interface Asking {
 }
 
 interface Waiting {
-  readonly on: Fact['kind']
+  /** Whether the fact says that it was done. */
+  readonly isDone: (fact: Fact) => boolean
   readonly program: ProgramId
   readonly resolve: (reply: ProgramReply) => void
 }
@@ -87,9 +89,9 @@ export class Admissions {
     this.#ports.bodies.put(resultOf(id), program.tenant, Buffer.from(result))
   }
 
-  reply(on: Fact['kind'], program: ProgramId): Promise<ProgramReply> {
+  reply(program: ProgramId, isDone: (fact: Fact) => boolean): Promise<ProgramReply> {
     const { promise, resolve } = deferred<ProgramReply>()
-    this.#replies.push({ on, program, resolve })
+    this.#replies.push({ isDone, program, resolve })
     return promise
   }
 
@@ -104,11 +106,15 @@ export class Admissions {
       case 'call.completed': return this.#completed(fact)
       case 'call.cancelled':
         this.#outcomes.delete(fact.call)
+        this.#cancelled(fact)
         return this.#streams.end(fact.call, { kind: 'failed', code: 'cancelled', why: fact.why })
       case 'call.failed': return this.#failed(fact.call, fact.code, fact.why)
       case 'program.started':
       case 'program.completed':
-      case 'program.cancelled': return this.#replied(fact.kind, fact.program, { ok: true, program: rawOf(fact.program) })
+      case 'program.cancelled':
+      case 'graph.reported':
+      case 'thread.cancelled':
+      case 'node.cancelled': return this.#replied(fact, fact.program, { ok: true, program: rawOf(fact.program) })
       case 'program.refused': return this.#replied(null, `${fact.tenant}/${fact.program}` as ProgramId, { ok: false, code: fact.code, why: fact.why })
       default:
     }
@@ -153,7 +159,7 @@ export class Admissions {
     return { kind: 'arrived', call: call.id, program: rawOf(program.id), identity: program.identity }
   }
 
-  #completed(fact: Extract<Fact, { kind: 'call.completed' }>): void {
+  #completed(fact: Of<'call.completed'>): void {
     const call = must(this.#core.calls, fact.call)
     const outcome = this.#outcomes.get(fact.call)
     this.#outcomes.delete(fact.call)
@@ -177,9 +183,14 @@ export class Admissions {
 
   // ------------------------------------------------------------------ programs
 
+  #cancelled(fact: Of<'call.cancelled'>): void {
+    const program = this.#core.calls.get(fact.call)?.program
+    if (program !== undefined) this.#replied(fact, program, { ok: true, program: rawOf(program) })
+  }
+
   /** Replies come in the order of the asking; a refusal names no act, so it answers the oldest about its program. */
-  #replied(on: Fact['kind'] | null, program: ProgramId, reply: ProgramReply): void {
-    const at = this.#replies.findIndex((waiting) => waiting.program === program && (on === null || waiting.on === on))
+  #replied(fact: Fact | null, program: ProgramId, reply: ProgramReply): void {
+    const at = this.#replies.findIndex((waiting) => waiting.program === program && (fact === null || waiting.isDone(fact)))
     const waiting = this.#replies[at]
     if (waiting === undefined) return
     this.#replies.splice(at, 1)

@@ -5,7 +5,7 @@
  */
 import { InvariantError } from '../core/assert.ts'
 import { isBarrier, type Logged } from '../core/fact.ts'
-import { callId, programId, type CallId, type TenantId } from '../core/ids.ts'
+import { callId, programId, threadId, type CallId, type TenantId } from '../core/ids.ts'
 import type { Input } from '../core/input.ts'
 import { checkInvariants } from '../core/invariants.ts'
 import { nothingSeen } from '../core/invariants/law.ts'
@@ -14,7 +14,7 @@ import { step } from '../core/step.ts'
 import type { CoreState } from '../core/state.ts'
 import { upcast } from '../core/upcast.ts'
 import { Admissions } from './admissions.ts'
-import type { CallHandle, Gateway, ProgramReply, Submission } from './gateway.ts'
+import type { CallHandle, Gateway, GraphReport, ProgramReply, Submission } from './gateway.ts'
 import { Performer } from './perform.ts'
 import type { EngineSink, Outcome, Ports, StreamChunk } from './ports.ts'
 import type { Recovered } from './recover.ts'
@@ -250,22 +250,45 @@ export class Driver implements Gateway {
   declare(program: Parameters<Gateway['declare']>[0]): Promise<ProgramReply> {
     if (this.#stopped) return Promise.resolve(STOPPING)
     const raw = program.program ?? this.#ports.ids.fresh()
-    const reply = this.#admissions.reply('program.started', programId(program.tenant, raw))
+    const reply = this.#admissions.reply(programId(program.tenant, raw), ({ kind }) => kind === 'program.started')
     this.post({ kind: 'declareProgram', ...program, program: raw })
     return reply
   }
 
   finish(tenant: TenantId, program: string): Promise<ProgramReply> {
     if (this.#stopped) return Promise.resolve(STOPPING)
-    const reply = this.#admissions.reply('program.completed', programId(tenant, program))
+    const reply = this.#admissions.reply(programId(tenant, program), ({ kind }) => kind === 'program.completed')
     this.post({ kind: 'finishProgram', tenant, program })
     return reply
   }
 
   cancel(tenant: TenantId, program: string): Promise<ProgramReply> {
     if (this.#stopped) return Promise.resolve(STOPPING)
-    const reply = this.#admissions.reply('program.cancelled', programId(tenant, program))
+    const reply = this.#admissions.reply(programId(tenant, program), ({ kind }) => kind === 'program.cancelled')
     this.post({ kind: 'cancelProgram', tenant, program })
+    return reply
+  }
+
+  report(tenant: TenantId, program: string, report: GraphReport): Promise<ProgramReply> {
+    if (this.#stopped) return Promise.resolve(STOPPING)
+    const reply = this.#admissions.reply(programId(tenant, program), (fact) => fact.kind === 'graph.reported' && fact.by === null)
+    this.post({ kind: 'reportGraph', tenant, program, ...report })
+    return reply
+  }
+
+  cancelThread(tenant: TenantId, program: string, thread: string): Promise<ProgramReply> {
+    if (this.#stopped) return Promise.resolve(STOPPING)
+    const id = threadId(programId(tenant, program), thread)
+    const reply = this.#admissions.reply(programId(tenant, program), (fact) => fact.kind === 'thread.cancelled' && fact.thread === id)
+    this.post({ kind: 'cancelThread', tenant, program, thread })
+    return reply
+  }
+
+  cancelCall(tenant: TenantId, program: string, call: string): Promise<ProgramReply> {
+    if (this.#stopped) return Promise.resolve(STOPPING)
+    const reply = this.#admissions.reply(programId(tenant, program), (fact) =>
+      (fact.kind === 'call.cancelled' && fact.call === call) || (fact.kind === 'node.cancelled' && fact.node === call))
+    this.post({ kind: 'cancelCall', tenant, program, call })
     return reply
   }
 

@@ -3,7 +3,7 @@
  * program, read. Reads are of live state and may be ahead of the disk by one turn; nothing returned may be changed.
  */
 import type { CallId, TenantId } from '../core/ids.ts'
-import type { Claims } from '../core/input.ts'
+import type { Claims, ReportGraph } from '../core/input.ts'
 import type { Logged } from '../core/fact.ts'
 import type { CoreState, FinishReason, Identity } from '../core/state.ts'
 import type { Tokens, Us } from '../core/units.ts'
@@ -48,11 +48,18 @@ export type ProgramReply =
   | { readonly ok: true; readonly program: string }
   | { readonly ok: false; readonly code: string; readonly why: string }
 
+export type GraphReport = Pick<ReportGraph, 'epoch' | 'parent' | 'forks' | 'nodes' | 'outcomes'>
+
 export interface Gateway {
   submit(submission: Submission): CallHandle
   declare(program: { readonly tenant: TenantId; readonly program: string | null; readonly session: string | null; readonly agent: string; readonly priorityClass: string; readonly deadlineUs: Us | null; readonly parent: string | null; readonly steps: number | null }): Promise<ProgramReply>
   finish(tenant: TenantId, program: string): Promise<ProgramReply>
   cancel(tenant: TenantId, program: string): Promise<ProgramReply>
+  /** Taken whole, or refused by name and nothing changed. */
+  report(tenant: TenantId, program: string, report: GraphReport): Promise<ProgramReply>
+  cancelThread(tenant: TenantId, program: string, thread: string): Promise<ProgramReply>
+  /** `call`: its id, or the name of its node. */
+  cancelCall(tenant: TenantId, program: string, call: string): Promise<ProgramReply>
   /** Live state, to read. */
   readonly core: Readonly<CoreState>
   /** Facts about one program (its own, its calls', interrupts' and States'), oldest first, newest at most `max`. */

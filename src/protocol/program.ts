@@ -1,10 +1,10 @@
 /**
  * Owns the wire of `/v1/programs`: what declares a program and what is shown of one. Field names are those of the
  * facts. Ids are as their client wrote them; which tenant they belong to comes from the credential alone. A body that
- * names a class, a priority or a deadline sets nothing (invariant 8).
+ * names a class or a priority sets nothing; a deadline counts only where the key's configuration lets it (invariant 8).
  */
 import { z } from 'zod'
-import type { Bytes, Tokens, Us } from '../core/units.ts'
+import { seconds, type Bytes, type Tokens, type Us } from '../core/units.ts'
 import type { Problem } from './errors.ts'
 import { bodyProblem } from './schema-fault.ts'
 
@@ -20,13 +20,16 @@ export const isPlainId = (value: string): boolean =>
 export const callIdIn = (name: string): string => (name.startsWith(REPLY_PREFIX) ? name.slice(REPLY_PREFIX.length) : name)
 const REPLY_PREFIX = 'chatcmpl-'
 
-const id = z.string().refine(isPlainId, `expected 1 to ${ID_CHARS_MAX} printable ASCII characters`)
+export const id = z.string().refine(isPlainId, `expected 1 to ${ID_CHARS_MAX} printable ASCII characters`)
 
 /** Most calls that a program may say it will make. */
 const STEPS_MAX = 1_000_000
+/** A year. */
+const DEADLINE_SECONDS_MAX = 31_536_000
 
 const declaration = z.looseObject({
   id: id.nullish(), session: id.nullish(), agent: id.nullish(), parent: id.nullish(), steps: z.int().min(1).max(STEPS_MAX).nullish(),
+  deadlineSeconds: z.number().gt(0).max(DEADLINE_SECONDS_MAX).nullish(),
 })
 
 interface ProgramDeclaration {
@@ -37,6 +40,8 @@ interface ProgramDeclaration {
   readonly parent: string | null
   /** How many calls it will make. */
   readonly steps: number | null
+  /** From its arrival; for the key's configuration to allow. */
+  readonly deadlineUs: Us | null
 }
 
 type ParsedDeclaration =
@@ -47,8 +52,9 @@ type ParsedDeclaration =
 export function parseDeclaration(json: unknown): ParsedDeclaration {
   const parsed = declaration.safeParse(json ?? {})
   if (!parsed.success) return { ok: false, problem: bodyProblem(parsed.error) }
-  const { id: program = null, session = null, agent = null, parent = null, steps = null } = parsed.data
-  return { ok: true, declaration: { program, session, agent, parent, steps } }
+  const { id: program = null, session = null, agent = null, parent = null, steps = null, deadlineSeconds = null } = parsed.data
+  const deadlineUs = deadlineSeconds === null ? null : seconds(deadlineSeconds)
+  return { ok: true, declaration: { program, session, agent, parent, steps, deadlineUs } }
 }
 
 interface ServiceView { readonly residentUs: Us; readonly workUs: Us }
@@ -62,6 +68,8 @@ export interface ProgramView {
   readonly declared: boolean
   readonly identity: { readonly source: string; readonly confidence: number }
   readonly priorityClass: string
+  /** Milliseconds since 1970. */
+  readonly deadlineAtMs: number | null
   readonly stage: { readonly kind: string; readonly provisional?: boolean; readonly why?: string }
   readonly epoch: number
   /** Milliseconds since 1970. */
@@ -76,6 +84,8 @@ export interface ProgramView {
 export interface ProgramDetail extends ProgramView {
   readonly calls: readonly CallView[]
   readonly states: readonly StateView[]
+  /** As its runtime declared it; empty where it declared none. */
+  readonly nodes: readonly NodeView[]
 }
 
 /** What a thread of a program waits for. */
@@ -101,6 +111,16 @@ export interface CallView {
   readonly recomputedTokens: Tokens
   readonly finish: string | null
   readonly why: string | null
+}
+
+export interface NodeView {
+  readonly id: string
+  readonly kind: string
+  readonly stage: string
+  readonly why: string | null
+  readonly thread: string | null
+  readonly call: string | null
+  readonly parents: readonly string[]
 }
 
 export interface StateView {

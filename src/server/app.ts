@@ -14,6 +14,7 @@ import { problem, type Problem } from '../protocol/errors.ts'
 import { bearerOf, isLoopbackName, isSameKey, Keyring, NOBODY, type TenantKey } from './auth.ts'
 import { completions } from './completions.ts'
 import { sendProblem, type Credential, type Door, type DoorLimits, type Handler } from './door.ts'
+import { cancelCall, cancelThread, reportGraph } from './graph.ts'
 import { DoorMetrics } from './metrics.ts'
 import { health, listModels, readiness, showModel } from './models.ts'
 import { cancelProgram, declareProgram, finishProgram, listPrograms, programFacts, showProgram } from './programs.ts'
@@ -47,6 +48,9 @@ const routesOf = (door: Door): readonly Route[] => [
   { method: 'GET', url: '/v1/programs/:id', access: 'key', handle: showProgram(door) },
   { method: 'DELETE', url: '/v1/programs/:id', access: 'key', handle: cancelProgram(door) },
   { method: 'POST', url: '/v1/programs/:id/finish', access: 'key', handle: finishProgram(door) },
+  { method: 'POST', url: '/v1/programs/:id/graph', access: 'key', handle: reportGraph(door) },
+  { method: 'DELETE', url: '/v1/programs/:id/threads/:part', access: 'key', handle: cancelThread(door) },
+  { method: 'DELETE', url: '/v1/programs/:id/calls/:part', access: 'key', handle: cancelCall(door) },
   { method: 'GET', url: '/v1/programs/:id/facts', access: 'key', handle: programFacts(door) },
   { method: 'GET', url: '/healthz', access: 'open', handle: health() },
   { method: 'GET', url: '/readyz', access: 'open', handle: readiness(door) },

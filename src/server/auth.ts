@@ -16,10 +16,11 @@ export interface TenantKey {
   readonly keySha256: string
   readonly class: string
   readonly deadlineUs: Us | null
+  readonly statesDeadlines: boolean
   readonly exactResume: boolean | null
 }
 
-const SINGLE: Credential = { tenant: tenantId('local'), priorityClass: 'default', deadlineUs: null, exactResume: null }
+const SINGLE: Credential = { tenant: tenantId('local'), priorityClass: 'default', deadlineUs: null, statesDeadlines: false, exactResume: null }
 /** For routes that are open: a tenant that owns nothing, as its name is not one that a configuration can give. */
 export const NOBODY: Credential = { ...SINGLE, tenant: tenantId('') }
 
@@ -37,6 +38,7 @@ export class Keyring {
         tenant: tenantId(tenant.name),
         priorityClass: tenant.class,
         deadlineUs: tenant.deadlineUs,
+        statesDeadlines: tenant.statesDeadlines,
         exactResume: tenant.exactResume,
       },
     }))

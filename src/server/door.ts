@@ -26,6 +26,8 @@ export interface Credential {
   readonly priorityClass: string
   /** From a program's arrival. */
   readonly deadlineUs: Us | null
+  /** Whether a program's runtime may state a deadline when it declares it. */
+  readonly statesDeadlines: boolean
   readonly exactResume: boolean | null
 }
 
@@ -43,6 +45,12 @@ export function sendProblem(reply: FastifyReply, problem: Problem): FastifyReply
   return reply.code(problem.status).headers(problem.headers).send(problem.body)
 }
 
-/** A credential's deadline as a point in time, for a program that arrives now. */
-export const deadlineOf = (door: Door, credential: Credential): Us | null =>
-  (credential.deadlineUs === null ? null : door.gateway.nowUs() + credential.deadlineUs)
+/**
+ * The deadline of a program that arrives now, as a point in time: the credential's, or where it lets a runtime state one,
+ * what was `stated`, but never sooner than the credential's own.
+ */
+export function deadlineOf(door: Door, credential: Credential, stated: Us | null = null): Us | null {
+  const own = credential.deadlineUs
+  const fromNowUs = stated === null || !credential.statesDeadlines ? own : Math.max(stated, own ?? 0)
+  return fromNowUs === null ? null : door.gateway.nowUs() + fromNowUs
+}

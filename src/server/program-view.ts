@@ -3,10 +3,12 @@
  * changes nothing. What another tenant runs is shown as a number, never by name.
  */
 import { programId, rawOf, type ProgramId, type TenantId, type ThreadId } from '../core/ids.ts'
+import type { GraphNode } from '../core/graph-state.ts'
 import type { Call, CoreState, Program, Thread } from '../core/state.ts'
 import type { Us } from '../core/units.ts'
 import { lineOf } from '../driver/line.ts'
-import type { CallView, ProgramDetail, ProgramView, StateView, WaitView } from '../protocol/program.ts'
+import type { GraphView } from '../protocol/graph.ts'
+import type { CallView, NodeView, ProgramDetail, ProgramView, StateView, WaitView } from '../protocol/program.ts'
 
 type Core = Readonly<CoreState>
 
@@ -25,6 +27,7 @@ export function viewProgram(core: Core, program: Program, nowUs: Us): ProgramVie
     declared: program.declared,
     identity: program.identity,
     priorityClass: program.priorityClass,
+    deadlineAtMs: program.deadlineUs === null ? null : Math.round((program.deadlineUs + core.wallOffsetUs) / 1_000),
     stage: {
       kind: stage.kind,
       ...(stage.kind === 'ended' ? { provisional: stage.provisional } : {}),
@@ -47,6 +50,7 @@ export function viewProgramDetail(core: Core, program: Program, nowUs: Us): Prog
       return call === undefined ? [] : [viewCall(call)]
     }),
     states: threadsOf(core, program).flatMap((thread) => viewState(core, thread)),
+    nodes: [...core.graphs.get(program.id)?.nodes.values() ?? []].map((node) => viewNode(node, program.id)),
   }
 }
 
@@ -69,6 +73,17 @@ function viewCall(call: Call): CallView {
     finish: stage.kind === 'committed' ? stage.finish : null,
     why: stage.kind === 'failed' ? stage.why : null,
   }
+}
+
+const viewNode = ({ id, kind, stage, thread, call, parents }: GraphNode, program: ProgramId): NodeView => ({
+  id, kind, stage: stage.kind, why: 'why' in stage ? stage.why : null, thread: thread === null ? null : threadName(thread, program), call,
+  parents: parents.map(({ from }) => from),
+})
+
+export function viewGraph(core: Core, program: Program): GraphView {
+  const nodes = { open: 0, committed: 0, failed: 0, cancelled: 0 }
+  for (const { stage } of core.graphs.get(program.id)?.nodes.values() ?? []) nodes[stage.kind] += 1
+  return { object: 'graph', program: rawOf(program.id), nodes }
 }
 
 function viewState(core: Core, thread: Thread): readonly StateView[] {

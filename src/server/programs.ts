@@ -20,14 +20,14 @@ const FACTS_MAX = 10_000
 export const declareProgram = (door: Door): Handler => async (request, reply, credential) => {
   const parsed = parseDeclaration(request.body)
   if (!parsed.ok) return sendProblem(reply, parsed.problem)
-  const { program, session, agent, parent, steps } = parsed.declaration
+  const { program, session, agent, parent, steps, deadlineUs } = parsed.declaration
   const answer = await door.gateway.declare({
     tenant: credential.tenant,
     program,
     session,
     agent: agent ?? 'declared',
     priorityClass: credential.priorityClass,
-    deadlineUs: deadlineOf(door, credential),
+    deadlineUs: deadlineOf(door, credential, deadlineUs),
     parent,
     steps,
   })
@@ -80,7 +80,7 @@ export const programFacts = (door: Door): Handler => (request, reply, credential
   return reply.send({ object: 'list', data: door.gateway.facts(credential.tenant, raw, max) })
 }
 
-function shown(
+export function shown(
   door: Door, reply: FastifyReply, credential: Credential, answer: ProgramReply, more: object = {},
 ): FastifyReply {
   if (!answer.ok) return sendProblem(reply, problemOf(answer.code, answer.why))

@@ -231,7 +231,7 @@ test('the same report again says nothing new and is no contradiction', () => {
   at.report(report)
   const before = structuredClone({ ...at.core, seq: 0 })
   const [only1, ...others] = at.report(report)
-  assert.deepEqual(only1?.fact, { kind: 'graph.reported', program: 't/p', nodes: [], grown: [] })
+  assert.deepEqual(only1?.fact, { kind: 'graph.reported', program: 't/p', by: null, nodes: [], grown: [] })
   assert.deepEqual(kinds(others), ['timer.set'])
   assert.deepEqual({ ...at.core, seq: 0 }, before)
 })

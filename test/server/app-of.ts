@@ -25,7 +25,7 @@ export function appOf(t: TestContext, gateway: FakeGateway, more: Partial<AppOpt
 export const listening = (app: App): Promise<string> => app.listen({ host: '127.0.0.1', port: 0 })
 
 export const tenantKey = (name: string, key: string, more: Partial<TenantKey> = {}): TenantKey =>
-  ({ name, keySha256: createHash('sha256').update(key).digest('hex'), class: 'default', deadlineUs: null, exactResume: null, ...more })
+  ({ name, keySha256: createHash('sha256').update(key).digest('hex'), class: 'default', deadlineUs: null, statesDeadlines: false, exactResume: null, ...more })
 
 export const bearer = (key: string): { authorization: string } => ({ authorization: `Bearer ${key}` })
 

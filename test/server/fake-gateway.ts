@@ -5,6 +5,8 @@
 import { apply, emptyCore } from '../../src/core/apply.ts'
 import { CORE_DEFAULTS } from '../../src/core/config.ts'
 import { FACT_VERSION, type Fact, type Logged } from '../../src/core/fact.ts'
+import { step } from '../../src/core/step.ts'
+import type { Input } from '../../src/core/input.ts'
 import { callId, engineId, programId, sessionId, type TenantId } from '../../src/core/ids.ts'
 import type { Capabilities, CoreState } from '../../src/core/state.ts'
 import type { CallUpdate, Gateway, ProgramReply, Submission } from '../../src/driver/gateway.ts'
@@ -74,6 +76,9 @@ export function fakeGateway(play: (call: FakeCall) => void = () => undefined): F
     },
     finish: (tenant, program) => end(gateway, 'finish', tenant, program),
     cancel: (tenant, program) => end(gateway, 'cancel', tenant, program),
+    report: (tenant, program, report) => act(gateway, watchers, program, { kind: 'reportGraph', tenant, program, ...report }),
+    cancelThread: (tenant, program, thread) => act(gateway, watchers, program, { kind: 'cancelThread', tenant, program, thread }),
+    cancelCall: (tenant, program, call) => act(gateway, watchers, program, { kind: 'cancelCall', tenant, program, call }),
     facts: (tenant, program, max) => gateway.logged
       .filter(({ fact }) => 'program' in fact && fact.program === programId(tenant, program)).slice(-max),
     watch(watcher) {
@@ -83,6 +88,15 @@ export function fakeGateway(play: (call: FakeCall) => void = () => undefined): F
     nowUs: () => gateway.time,
   }
   return gateway
+}
+
+/** What the core itself decides. */
+function act(gateway: FakeGateway, watchers: ReadonlySet<(logged: Logged) => void>, program: string, input: Input): Promise<ProgramReply> {
+  const facts = step(gateway.core, input, gateway.time)
+  gateway.logged.push(...facts)
+  for (const logged of facts) for (const watcher of watchers) watcher(logged)
+  const refused = facts.map(({ fact }) => fact).find((fact) => fact.kind === 'program.refused')
+  return Promise.resolve(refused === undefined ? { ok: true, program } : { ok: false, code: refused.code, why: refused.why })
 }
 
 function end(gateway: FakeGateway, how: 'finish' | 'cancel', tenant: TenantId, raw: string): Promise<ProgramReply> {

@@ -31,6 +31,18 @@ describe('identity', () => {
     assert.deepEqual([claims.thread, claims.epoch, claims.final, claims.kind], ['t', 3, true, 'coder'])
   })
 
+  test('reads the node that a call is, its parents and the parent of its program, beside an explicit program only', () => {
+    const headers: [string, string][] = [['x-program-call-id', 'n'], ['x-program-parent-call-ids', 'a, chatcmpl-c7 ,b'], ['x-program-parent-id', 'root']]
+    const { claims } = of(['x-program-id', 'p'], ...headers)
+    assert.deepEqual([claims.node, claims.parents, claims.parent], ['n', ['a', 'c7', 'b'], 'root'])
+    const bare = of(...headers).claims
+    assert.deepEqual([bare.node, bare.parents, bare.parent], [null, [], null])
+    for (const list of ['a,,b', 'a,caf\u00e9', `a,${'x'.repeat(257)}`]) {
+      const { claims: none, ignored } = of(['x-program-id', 'p'], ['x-program-parent-call-ids', list])
+      assert.deepEqual([none.parents, ignored.map(({ why }) => why)], [[], ['not-plain']])
+    }
+  })
+
   test('takes a bare x-thread-id only beside an explicit program, and after our own', () => {
     assert.equal(of(['x-thread-id', 't']).claims.thread, null)
     assert.equal(of(['x-thread-id', 't'], ['x-program-id', 'p']).claims.thread, 't')
