@@ -153,8 +153,17 @@ const core = z.strictObject({
   dispatchWindow: count.default(d.dispatchWindow),
   placementEnginesMax: count.default(d.placementEnginesMax),
   placementGainSeconds: inSeconds(d.placementGainUs),
+  preemptGainSeconds: inSeconds(d.preemptGainUs),
+  preemptionRestSeconds: inSeconds(d.preemptionRestUs),
+  reserveAfterSeconds: inSeconds(d.reserveAfterUs),
   preemptionsMax: z.int().min(0).default(d.preemptionsMax),
   attemptsMax: count.default(d.attemptsMax),
+  agingSeconds: inSeconds(d.agingUs),
+  boostConfidencePpmMin: z.int().min(0).max(1_000_000).default(d.boostConfidencePpmMin),
+  boostSharePpm: z.int().min(0).max(1_000_000).default(d.boostSharePpm),
+  boostBurstSeconds: inSeconds(d.boostBurstUs),
+  boostsOpenMax: z.int().min(0).default(d.boostsOpenMax),
+  boostRetrySeconds: z.number().min(0.01).default(d.boostRetryUs / SECOND_US).transform(seconds),
   humanTools: z.array(z.string().min(1)).default([...d.humanTools]),
   programIdleSeconds: inSeconds(d.programIdleUs),
   interruptMaxSeconds: inSeconds(d.interruptMaxUs),
@@ -165,7 +174,7 @@ const core = z.strictObject({
   idleGranuleSecondMicro: z.int().min(0).default(d.idleGranuleSecondMicro),
   hostMebibyteSecondMicro: z.int().min(0).default(d.hostMebibyteSecondMicro),
 }).transform((from): CoreConfig => {
-  const { preemptGapSeconds, hostMiBMax, programIdleSeconds, interruptMaxSeconds, sessionRetentionSeconds, levelQuantumSeconds, placementGainSeconds, ...rest } = from
+  const { preemptGapSeconds, hostMiBMax, programIdleSeconds, interruptMaxSeconds, sessionRetentionSeconds, levelQuantumSeconds, placementGainSeconds, preemptGainSeconds, preemptionRestSeconds, reserveAfterSeconds, agingSeconds, boostBurstSeconds, boostRetrySeconds, ...rest } = from
   return {
     ...rest,
     // Named with the tenants.
@@ -177,6 +186,12 @@ const core = z.strictObject({
     sessionRetentionUs: sessionRetentionSeconds,
     placementGainUs: placementGainSeconds,
     levelQuantumUs: levelQuantumSeconds,
+    preemptGainUs: preemptGainSeconds,
+    preemptionRestUs: preemptionRestSeconds,
+    reserveAfterUs: reserveAfterSeconds,
+    agingUs: agingSeconds,
+    boostBurstUs: boostBurstSeconds,
+    boostRetryUs: boostRetrySeconds,
   }
 })
 

@@ -1,12 +1,15 @@
 /** Owns the writes of `call.*` facts; part of `apply.ts`. Keeps invariants 1 and 12 by construction. */
 import { addLedger, attainedUs, largerLedger, ledgerGrowth, wasted, workOf } from './account.ts'
 import { assert, must } from './assert.ts'
+import { chargeBoost, endBoost, giveBoost, joinLine, leaveLine, rekey } from './boosts.ts'
 import { isOverStage } from './call-read.ts'
 import type { Fact, Logged } from './fact.ts'
 import type { AttemptReport } from './input.ts'
+import type { ProgramId } from './ids.ts'
 import { spanTokens } from './kv-read.ts'
 import { cutSpans, leaveRecord, reside, takeDevice } from './memory.ts'
-import { chargeShares, dequeue, enqueue, liftFloors } from './queue.ts'
+import { chargeShares, liftFloors } from './queue.ts'
+import { dropReservation } from './reservations.ts'
 import { beginWait, endWait, newCallStanding, serve, settle } from './standing.ts'
 import { emptyLedger, type Call, type CallStage, type CoreState, type Engine, type State } from './state.ts'
 import type { Us } from './units.ts'
@@ -46,11 +49,8 @@ export function applyCall(core: CoreState, fact: Fact, logged: Logged): boolean 
       return true
     case 'call.promoted': {
       const call = must(core.calls, fact.call)
-      dequeue(core, call)
-      call.level = fact.level
-      call.tie = fact.tie
+      rekey(core, call, fact.level, fact.tie)
       call.standing.promotedAtUs = attainedUs(call.ledger)
-      enqueue(core, call)
       return true
     }
     case 'call.demoted': {
@@ -59,12 +59,35 @@ export function applyCall(core: CoreState, fact: Fact, logged: Logged): boolean 
       call.tie = fact.tie
       return true
     }
+    case 'call.aged':
+      rekey(core, must(core.calls, fact.call), fact.level, fact.tie)
+      return true
+    case 'boost.given':
+      giveBoost(core, must(core.calls, fact.call), fact.level, fact.tie)
+      return true
+    case 'boost.withheld':
+      core.turns.boosts.set(fact.call, { kind: 'withheld', why: fact.why })
+      return true
+    case 'call.reserved':
+      core.turns.reservations.set(fact.engine, { call: fact.call, granules: fact.granules })
+      return true
     case 'call.preempted':
+      rest(core, must(core.calls, fact.call).program, fact.restsUntilUs)
       moveTo(core, must(core.calls, fact.call), { kind: 'pausing', engine: fact.engine, sinceUs: atUs })
       return true
     default:
       return applyEnd(core, fact, atUs)
   }
+}
+
+/** Who rests no more is forgotten on the way. */
+function rest(core: CoreState, program: ProgramId, untilUs: Us): void {
+  for (const [other, atUs] of core.turns.resting) {
+    if (atUs > core.nowUs) break
+    core.turns.resting.delete(other)
+  }
+  core.turns.resting.delete(program)
+  core.turns.resting.set(program, untilUs)
 }
 
 /** Facts after which the call no longer runs. */
@@ -173,6 +196,7 @@ function charge(core: CoreState, call: Call, report: AttemptReport): void {
   const grown = ledgerGrowth(call.attemptService, report.service)
   call.attemptService = largerLedger(call.attemptService, report.service)
   call.ledger = addLedger(call.ledger, grown)
+  chargeBoost(core, call, grown)
   const program = must(core.programs, call.program)
   program.ledger = addLedger(program.ledger, grown)
   serve(core, program, attainedUs(grown))
@@ -304,19 +328,21 @@ export function moveTo(core: CoreState, call: Call, stage: CallStage): void {
   const starts = stage.kind === 'running' || stage.kind === 'resuming'
   if (call.stage.kind === 'ready') {
     if (starts) liftFloors(core, call)
-    dequeue(core, call)
+    leaveLine(core, call)
+    dropReservation(core, call.id)
     endWait(core, call, call.stage.sinceUs)
   }
   if (isOverStage(stage)) {
     core.openCalls -= 1
     must(core.programs, call.program).openCalls -= 1
     settle(core, call)
+    endBoost(core, call)
   }
   if (!starts && stage.kind !== 'pausing') prepay(core, call, 0)
   if (stage.kind === 'pausing') must(core.engines, stage.engine).pausing.add(call.id)
   call.stage = stage
   if (stage.kind !== 'ready') return
   beginWait(core, call)
-  enqueue(core, call)
+  joinLine(core, call)
 }
 

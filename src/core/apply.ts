@@ -13,6 +13,7 @@ import { dropEmptySession } from './memory.ts'
 import { bucketOf, emptyCurve } from './predict.ts'
 import { joinRoot, newStanding } from './standing.ts'
 import { emptyLedger, type CoreState, type Prices, type Program, type Session } from './state.ts'
+import { noTurns } from './turn-state.ts'
 import type { Us } from './units.ts'
 
 export function emptyCore(config: CoreConfig): CoreState {
@@ -21,7 +22,7 @@ export function emptyCore(config: CoreConfig): CoreState {
     tenants: new Map(), sessions: new Map(), programs: new Map(), threads: new Map(), graphs: new Map(), calls: new Map(),
     interrupts: new Map(), states: new Map(), segments: new Map(), sharedRecords: new Map(), moves: new Map(), engines: new Map(),
     host: { totalBytes: config.hostBytesMax, ownedBytes: 0, reservedBytes: 0 },
-    queues: new Map(), prices: UNPRICED, over: new Set(), hosted: new Set(), openCalls: 0, digests: new Map(), timers: new Map(), waits: new Map(), toolCalls: new Map(),
+    queues: new Map(), turns: noTurns(), prices: UNPRICED, over: new Set(), hosted: new Set(), openCalls: 0, digests: new Map(), timers: new Map(), waits: new Map(), toolCalls: new Map(),
   }
 }
 
@@ -225,6 +226,7 @@ function applyEngine(core: CoreState, fact: Fact): boolean {
       must(core.engines, fact.engine).orders = fact.orders
       return true
     case 'engine.lost':
+      core.turns.reservations.delete(fact.engine)
       must(core.engines, fact.engine).stage = 'lost'
       must(core.engines, fact.engine).orders = []
       return true

@@ -4,6 +4,7 @@
  * reason. Keeps invariants 1, 2, 3, 12 and 15.
  */
 import { must } from './assert.ts'
+import { boostOf } from './boosts.ts'
 import { clearTimer, ignore, setTimer, type Deciding } from './deciding.ts'
 import { areParentsCommitted } from './graph-read.ts'
 import { segmentId, type CallId } from './ids.ts'
@@ -100,6 +101,7 @@ export function progress(d: Deciding, input: Progress): void {
 
 /** The running call's own service may take it to a worse level, never to a better one. */
 function demote(d: Deciding, call: Call): void {
+  if (boostOf(d.core, call) !== null) return
   const key = orderOf(d.core).key(d.core, call)
   if (key.level > call.level) d.emit({ kind: 'call.demoted', call: call.id, ...key })
 }

@@ -56,10 +56,28 @@ export interface CoreConfig {
   readonly placementEnginesMax: number
   /** A State leaves the device it is on only where its call is done sooner by this, the copy included. */
   readonly placementGainUs: Us
+  /** A running call gives way only where that wins at least this: its time to its end, less what taking its State away costs. */
+  readonly preemptGainUs: Us
+  /** After a call of it gave way, a program is left alone for this. */
+  readonly preemptionRestUs: Us
+  /** A ready call that needs more than one granule and was passed over is kept memory after waiting for this. */
+  readonly reserveAfterUs: Us
   /** Times a call may be preempted; at it, it runs to its end. */
   readonly preemptionsMax: number
   /** Attempts of a call; at it the call fails. */
   readonly attemptsMax: number
+  /** A ready call goes up a level of its order for each such time it waits, to the top at most; 0: orders do not age. */
+  readonly agingUs: Us
+  /** Below so much confidence in what a program still needs, its deadline boosts nothing. */
+  readonly boostConfidencePpmMin: number
+  /** Of a tenant's work, what boosted calls may take; beyond it no boost is given. */
+  readonly boostSharePpm: number
+  /** Work of boosted calls that is given beyond the share. */
+  readonly boostBurstUs: Us
+  /** Calls of one tenant that have a boost at once; at it no more is given. */
+  readonly boostsOpenMax: number
+  /** A boost that was withheld for want of share is thought of again after this. */
+  readonly boostRetryUs: Us
   /** Tools that a person answers: their interrupts are HUMAN, with a prior of their own. */
   readonly humanTools: readonly string[]
   /** An undeclared program that ended closes after this; until then a continuing call reopens it. */
@@ -105,8 +123,17 @@ export const CORE_DEFAULTS: CoreConfig = {
   dispatchWindow: 64,
   placementEnginesMax: 16,
   placementGainUs: 100_000,
+  preemptGainUs: 10_000,
+  preemptionRestUs: seconds(1),
+  reserveAfterUs: seconds(10),
   preemptionsMax: 2,
   attemptsMax: 4,
+  agingUs: seconds(300),
+  boostConfidencePpmMin: 600_000,
+  boostSharePpm: 250_000,
+  boostBurstUs: seconds(5),
+  boostsOpenMax: 4,
+  boostRetryUs: seconds(1),
   humanTools: [],
   programIdleUs: seconds(300),
   interruptMaxUs: seconds(3_600),

@@ -11,17 +11,16 @@
  */
 import { must } from './assert.ts'
 import { setTimer, type Deciding } from './deciding.ts'
-import { discardCost } from './cost.ts'
 import type { CallId, EngineId } from './ids.ts'
-import { discardDevice, giveWay, giveWayCost, type MayLose } from './kv.ts'
-import { callWaitingOn, granulesFor, granulesFree, granulesLeaving, granulesTotal, stateOf, stateTokens } from './kv-read.ts'
+import { discardDevice, giveWay, type MayLose } from './kv.ts'
+import { callWaitingOn, granulesFor, granulesFree, granulesLeaving, granulesTotal, stateOf } from './kv-read.ts'
 import { carryOut, placementFor } from './placement.ts'
 import type { Victim } from './policy/residency/residency.ts'
-import { orderOf } from './orders.ts'
+import { giveUpWorst, preemptFor } from './preempt.ts'
+import { reservedFor, reservedOn } from './reservations.ts'
 import { residencyOf } from './residencies.ts'
-import { aheadOf, candidates, compareCalls } from './queue.ts'
+import { candidates, compareCalls } from './queue.ts'
 import type { Call, Engine, StandingOrder } from './state.ts'
-import { weighted } from './tenants.ts'
 import type { Granules, Us } from './units.ts'
 
 export function dispatch(d: Deciding): void {
@@ -44,6 +43,8 @@ interface Look {
   readonly wanted: Map<EngineId, Granules>
   /** How many such calls there are, by engine. */
   readonly waiting: Map<EngineId, number>
+  /** Calls that could not start. */
+  readonly passed: Set<CallId>
   /** Idle States of an engine, as ranked when it was first short. */
   readonly victims: Map<EngineId, readonly Victim[]>
   /** When waiting alone will let a call take what it may not take now. */
@@ -53,19 +54,24 @@ interface Look {
 function startCalls(d: Deciding, model: string): void {
   const queue = d.core.queues.get(model)
   if (queue === undefined || queue.size === 0) return
-  const look: Look = { wanted: new Map(), waiting: new Map(), victims: new Map(), againUs: Number.MAX_SAFE_INTEGER }
-  const passed = new Set<CallId>()
+  const { reservations } = d.core.turns
+  const look: Look = { wanted: new Map([...reservations].map(([engine, { granules }]) => [engine, granules])), waiting: new Map(), passed: new Set(), victims: new Map(), againUs: Number.MAX_SAFE_INTEGER }
+  for (const { call } of [...reservations.values()]) {
+    const reserved = must(d.core.calls, call)
+    if (reserved.model === model) tryRun(d, reserved, look)
+  }
   for (let started = true; started;) {
     started = false
     for (const id of candidates(queue)) {
-      if (passed.has(id)) continue
+      const call = must(d.core.calls, id)
+      if (look.passed.has(id) || reservedFor(d.core, id) !== null) continue
       // Who starts is charged, so the next to be served may be another's.
-      if (tryRun(d, must(d.core.calls, id), look)) {
+      if (tryRun(d, call, look)) {
         started = true
         break
       }
-      passed.add(id)
-      if (passed.size > d.core.config.dispatchWindow || !hasPlace(d, model)) break
+      look.passed.add(id)
+      if (look.passed.size > d.core.config.dispatchWindow || !hasPlace(d, model)) break
     }
   }
   const timer = `dispatch:${model}`
@@ -91,20 +97,37 @@ function tryRun(d: Deciding, call: Call, look: Look): boolean {
   const { engine } = placed
   const held = state?.device?.engine === engine.id ? state.device.granules : 0
   const needed = Math.max(0, granulesFor(d.core, engine, call) - held)
-  const better = look.wanted.get(engine.id) ?? 0
+  const kept = reservedOn(d.core, engine, call)
+  const better = (look.wanted.get(engine.id) ?? 0) - kept
   const before = look.waiting.get(engine.id) ?? 0
   if (!fits(engine, needed, better, held > 0)) {
     // Nobody gives way for a call that would have no place.
     if (before === 0 || before < placesOf(engine)) makeRoom(d, call, engine, needed + better, look)
     if (!fits(engine, needed, better, held > 0)) {
-      look.wanted.set(engine.id, better + needed)
-      look.waiting.set(engine.id, before + 1)
+      passOver(d, call, engine, needed, look)
       return false
     }
   }
+  look.wanted.set(engine.id, better)
   carryOut(d, call, state, placed, look.wanted)
   return true
 }
+
+/** What it lacks is kept from worse calls for this look; and from better ones too, once the first in line waited long for its size. */
+function passOver(d: Deciding, call: Call, engine: Engine, needed: Granules, look: Look): void {
+  const kept = reservedOn(d.core, engine, call)
+  look.wanted.set(engine.id, (look.wanted.get(engine.id) ?? 0) + needed - kept)
+  look.waiting.set(engine.id, (look.waiting.get(engine.id) ?? 0) + 1)
+  const first = kept > 0 ? needed > kept : look.passed.size === 0 && !d.core.turns.reservations.has(engine.id)
+  if (!first || call.stage.kind !== 'ready' || placesOf(engine) <= 0 || !isLarge(engine, needed)) return
+  const fromUs = call.stage.sinceUs + d.core.config.reserveAfterUs
+  if (fromUs > d.nowUs) return again(look, fromUs)
+  d.emit({ kind: 'call.reserved', call: call.id, engine: engine.id, granules: needed, waitedUs: d.nowUs - call.stage.sinceUs })
+}
+
+/** More than a granule, and more than what lies there takes in the mean. */
+const isLarge = ({ ownedGranules, sequencesUsed }: Engine, needed: Granules): boolean =>
+  needed > 1 && needed * sequencesUsed > ownedGranules
 
 /** `better`: what calls before it wait for; whoever needs no more memory takes none from them. */
 function fits(engine: Engine, needed: Granules, better: Granules, hasSequence: boolean): boolean {
@@ -122,7 +145,11 @@ function makeRoom(d: Deciding, call: Call, engine: Engine, needed: Granules, loo
   if (engine.capabilities.memory === null) return
   const short = (): Granules => needed - granulesFree(engine) - granulesLeaving(d.core, engine)
   if (short() > 0) takeIdle(d, call, engine, short, look)
-  if (short() > 0 || engine.running.size >= engine.capabilities.runningMax) preemptFor(d, call, engine)
+  if (short() > 0 || engine.running.size >= engine.capabilities.runningMax) preemptFor(d, call, engine, (atUs) => again(look, atUs))
+}
+
+function again(look: Look | null, atUs: Us): void {
+  if (look !== null) look.againUs = Math.min(look.againUs, atUs)
 }
 
 function takeIdle(d: Deciding, call: Call, engine: Engine, short: () => Granules, look: Look | null): void {
@@ -130,7 +157,7 @@ function takeIdle(d: Deciding, call: Call, engine: Engine, short: () => Granules
   const mayLose: MayLose = (state, regret) => {
     const fromUs = policy.mayLoseFrom(d.core, state, regret, call, engine)
     if (fromUs !== null && fromUs <= d.nowUs) return true
-    if (fromUs !== null && look !== null) look.againUs = Math.min(look.againUs, fromUs)
+    if (fromUs !== null) again(look, fromUs)
     return false
   }
   const victims = look?.victims.get(engine.id) ?? policy.victims(d.core, engine, d.nowUs)
@@ -146,49 +173,6 @@ function takeIdle(d: Deciding, call: Call, engine: Engine, short: () => Granules
   }
 }
 
-/** The worst of the running calls that it may take the place of gives way, if that pays and its budget of preemptions allows. */
-function preemptFor(d: Deciding, call: Call, engine: Engine): void {
-  if (!engine.capabilities.preempt || engine.pausing.size > 0) return
-  const worst = worstOf(d, engine, (running) => mayTakePlace(d, call, running))
-  if (worst === null || worst.preemptions >= d.core.config.preemptionsMax || !isWorthPreempting(d, worst, engine)) return
-  d.emit({ kind: 'call.preempted', call: worst.id, engine: engine.id, by: call.id, why: 'a better call has no memory' })
-}
-
-/** Within a share the order says; beyond it, only who is far ahead of its share gives way. */
-function mayTakePlace(d: Deciding, ready: Call, running: Call): boolean {
-  const ahead = aheadOf(d.core, running, ready)
-  return ahead === null ? orderOf(d.core).preempts(ready, running) : ahead > weighted(d.core.config.preemptGapUs, 1)
-}
-
-function worstOf(d: Deciding, engine: Engine, may: (running: Call) => boolean): Call | null {
-  let worst: Call | null = null
-  for (const id of engine.running) {
-    const call = must(d.core.calls, id)
-    if ((worst === null || compareCalls(worst, call) < 0) && may(call)) worst = call
-  }
-  return worst
-}
-
-/**
- * Waiting for it to end must cost more than taking its State away: a copy where host has room; feeding it again where not,
- * or where it is being fed again just now and would be left half done.
- */
-function isWorthPreempting(d: Deciding, call: Call, engine: Engine): boolean {
-  const state = stateOf(d.core, call)
-  if (state === null) return false
-  const halfDone = call.recomputeDone < call.recomputeDue
-  return remainingUs(d, call, engine) > (halfDone ? discardCost(d.core, state, engine, 1_000_000) : giveWayCost(d, state, engine))
-}
-
-/** At most: as if it generated all it may within its grant. */
-function remainingUs(d: Deciding, call: Call, engine: Engine): Us {
-  const { prefillNsPerToken, decodeBaseNs, decodeRowNs } = engine.speeds
-  const state = stateOf(d.core, call)
-  const prefillTokens = Math.max(0, call.promptTokens - (state === null ? 0 : stateTokens(state)))
-  const outputTokens = Math.min(call.maxTokens, call.outputTokens + d.core.config.grantTokens) - call.outputTokens
-  return Math.round((prefillTokens * prefillNsPerToken + outputTokens * (decodeBaseNs + decodeRowNs * engine.running.size)) / 1_000)
-}
-
 /** Grants follow what a call generates, a step ahead; where a granule holds a whole State there is nothing to do. */
 function growGrants(d: Deciding, engine: Engine): void {
   if (engine.stage !== 'joined' || engine.capabilities.memory === null) return
@@ -201,14 +185,6 @@ function growGrants(d: Deciding, engine: Engine): void {
     if (granulesFree(engine) >= needed - held) d.emit({ kind: 'call.granted', call: id, granules: needed })
     else if (granulesLeaving(d.core, engine) === 0) giveUpWorst(d, call, engine)
   }
-}
-
-/** All memory is held by calls that run and cannot grow: whatever the order says, the worst of them must go. */
-function giveUpWorst(d: Deciding, by: Call, engine: Engine): void {
-  if (!engine.capabilities.preempt || engine.running.size < 2) return
-  const worst = worstOf(d, engine, () => true)
-  if (worst?.stage.kind !== 'running') return
-  d.emit({ kind: 'call.preempted', call: worst.id, engine: engine.id, by: by.id, why: 'no running call can grow' })
 }
 
 // ---------------------------------------------------------------- standing orders

@@ -1,9 +1,11 @@
 /** Owns what each timer means when it comes due. A timer names its subject, so it survives a restart as plain data. */
+import { age } from './aging.ts'
 import { closeProgram } from './program.ts'
 import { giveUpDetached, giveUpParents } from './call.ts'
 import type { Deciding } from './deciding.ts'
 import type { CallId, InterruptId, ProgramId, StateId } from './ids.ts'
 import type { Due } from './input.ts'
+import { considerAgain } from './slack.ts'
 import { expire } from './interrupt.ts'
 import { decideIdle, retire } from './kv.ts'
 import { promote } from './promote.ts'
@@ -21,6 +23,8 @@ export function due(d: Deciding, input: Due): void {
     case 'retire': return retire(d, subject as StateId)
     case 'expire': return expire(d, subject as InterruptId)
     case 'promote': return promote(d, subject as CallId)
+    case 'age': return age(d)
+    case 'slack': return considerAgain(d, subject as CallId)
     case 'close': return closeProgram(d, subject as ProgramId)
     case 'parents': return giveUpParents(d, subject as CallId)
     case 'detached': return giveUpDetached(d, subject as CallId)

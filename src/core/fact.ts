@@ -62,7 +62,11 @@ export type Fact =
   | { kind: 'call.granted'; call: CallId; granules: Granules }
   | { kind: 'call.demoted'; call: CallId; level: number; tie: number }
   | { kind: 'call.promoted'; call: CallId; level: number; tie: number; waitedUs: Us; servedUs: Us }
-  | { kind: 'call.preempted'; call: CallId; engine: EngineId; by: CallId; why: string }
+  | { kind: 'call.aged'; call: CallId; level: number; tie: number; waitedUs: Us }
+  | { kind: 'call.reserved'; call: CallId; engine: EngineId; granules: Granules; waitedUs: Us }
+  | { kind: 'boost.given'; call: CallId; level: number; tie: number; slackUs: Us }
+  | { kind: 'boost.withheld'; call: CallId; why: string }
+  | { kind: 'call.preempted'; call: CallId; engine: EngineId; by: CallId; gainUs: Us; restsUntilUs: Us; why: string }
   | { kind: 'call.paused'; call: CallId; report: AttemptReport }
   | { kind: 'call.retried'; call: CallId; attempt: number; why: string }
   | { kind: 'call.detached'; call: CallId }
@@ -110,7 +114,7 @@ export interface Logged {
  * group commit: losing one equals losing an attempt.
  */
 const FLOW: ReadonlySet<Fact['kind']> = new Set([
-  'call.measured', 'call.ready', 'call.placed', 'call.scheduled', 'call.progressed', 'call.granted', 'call.demoted', 'call.promoted', 'call.preempted',
+  'call.measured', 'call.ready', 'call.placed', 'call.scheduled', 'call.progressed', 'call.granted', 'call.demoted', 'call.promoted', 'call.aged', 'call.reserved', 'boost.given', 'boost.withheld', 'call.preempted',
   'call.paused', 'kv.decided', 'kv.preserved', 'kv.offload.begun', 'kv.onboard.begun', 'kv.resume.ready', 'engine.progress',
   'engine.ordered', 'timer.set', 'timer.cleared', 'result.ignored',
 ] satisfies Fact['kind'][])

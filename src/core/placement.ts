@@ -4,21 +4,26 @@
  * the call is looked at again, and may go where it is best off by then.
  */
 import { must } from './assert.ts'
+import { luggageOf, wayTo } from './continuation.ts'
 import type { Deciding } from './deciding.ts'
 import { beginOffload, discardDevice } from './kv.ts'
 import { candidatesFor, placementOf } from './placements.ts'
 import type { Ahead, Placement } from './policy/placement/placement.ts'
+import { reservedFor } from './reservations.ts'
 import { schedule } from './schedule.ts'
 import type { Call, State } from './state.ts'
 
 /** Null where no engine that is there could hold it. */
 export function placementFor(d: Deciding, call: Call, state: State | null, ahead: Ahead): Placement | null {
   const candidates = candidatesFor(d.core, call, state)
+  const reserved = reservedFor(d.core, call.id)
+  if (reserved !== null && candidates.includes(reserved)) return { engine: reserved, way: wayTo(d.core, call, luggageOf(d.core, call, state), reserved) }
   return candidates.length === 0 ? null : placementOf(d.core).place(d.core, call, state, candidates, ahead)
 }
 
-/** There is room for it where it was placed. Only a choice is told: one engine alone is none. */
-export function carryOut(d: Deciding, call: Call, state: State | null, { engine, way }: Placement, ahead: Ahead): void {
+/** There is room for it where it was placed, by the way that is best by now. Only a choice is told: one engine alone is none. */
+export function carryOut(d: Deciding, call: Call, state: State | null, { engine }: Placement, ahead: Ahead): void {
+  const way = wayTo(d.core, call, luggageOf(d.core, call, state), engine)
   const candidates = candidatesFor(d.core, call, state)
   if (candidates.length > 1) {
     const priced = placementOf(d.core).priced(d.core, call, state, candidates, ahead)

@@ -15,7 +15,7 @@ const timerOf = (call: CallId): string => `promote:${call}`
 /** A call has just become ready. */
 export function watchWait(d: Deciding, call: Call): void {
   const balance = orderOf(d.core).balance?.(d.core, call, d.nowUs)
-  if (balance === undefined || call.level === 0) return
+  if (balance === undefined || call.level <= 0) return
   const crossesUs = d.core.config.promoteRatio * balance.servedUs - balance.waitedUs
   if (crossesUs > 0) setTimer(d, timerOf(call.id), d.nowUs + crossesUs)
   else d.emit({ kind: 'call.promoted', call: call.id, level: 0, tie: call.tie, ...balance })

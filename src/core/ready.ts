@@ -1,9 +1,12 @@
 /** Owns the READY rule (seed section 18): nothing else may put a call into a queue. Keeps invariant 2. */
 import { must } from './assert.ts'
+import { watchAge } from './aging.ts'
+import { boostOf } from './boosts.ts'
 import { clearTimer, setTimer, type Deciding } from './deciding.ts'
 import { areParentsCommitted } from './graph-read.ts'
 import { orderOf } from './orders.ts'
 import { watchWait } from './promote.ts'
+import { considerDeadline } from './slack.ts'
 import type { Call } from './state.ts'
 
 /** READY(call) = parents committed, epoch valid, not cancelled, sized; its tool outputs came with it (invariant 2). */
@@ -15,8 +18,11 @@ export function readyIfDue(d: Deciding, call: Call): void {
   if (!call.parents.every((parent) => d.core.calls.get(parent)?.stage.kind === 'committed')) return
   if (!areParentsCommitted(d.core, call)) return waitForParents(d, call)
   clearTimer(d, `parents:${call.id}`)
-  d.emit({ kind: 'call.ready', call: call.id, ...orderOf(d.core).key(d.core, call) })
+  const { level, tie } = boostOf(d.core, call) ?? orderOf(d.core).key(d.core, call)
+  d.emit({ kind: 'call.ready', call: call.id, level, tie })
   watchWait(d, call)
+  watchAge(d, call)
+  considerDeadline(d, call)
 }
 
 /** Its parents are ended by a runtime, which may be gone: nobody waits for ever. */

@@ -22,6 +22,7 @@
 import type {
   BodyId, CallId, EngineId, InterruptId, MoveId, NodeId, ProgramId, SegmentId, SessionId, StateId, TenantId, ThreadId,
 } from './ids.ts'
+import type { Turns } from './turn-state.ts'
 import type { Bytes, Cells, Granules, Tokens, Us } from './units.ts'
 import type { Band, BandWeights, ReadyQueue } from './bands.ts'
 import type { CoreConfig } from './config.ts'
@@ -62,6 +63,8 @@ export interface CoreState {
   readonly over: Set<ProgramId>
   /** States whose continuation is on host, the longest there first. */
   readonly hosted: Set<StateId>
+  /** What bends the order. */
+  readonly turns: Turns
   /** Calls neither committed nor ended. */
   openCalls: number
   /** The last call of each digest of credential and body: how a retry is known. */

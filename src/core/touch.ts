@@ -25,6 +25,9 @@ export const untouched = (): Touched => ({ models: new Set(), engines: new Set()
 export function touch(core: Readonly<CoreState>, fact: Fact, touched: Touched): void {
   switch (fact.kind) {
     case 'call.ready':
+    case 'call.promoted':
+    case 'call.aged':
+    case 'boost.given':
       touched.models.add(must(core.calls, fact.call).model)
       return
     case 'call.progressed':

@@ -116,7 +116,7 @@ describe('explain', () => {
       [0, started()], [0, arrived('a')], [0, scheduled('a')],
       [100, { kind: 'call.progressed', call: callId('a'), attempt: 1, report: report({ tailPrefilled: 64, recomputedTokens: 32, recomputeUs: 50, usefulUs: 30 }) }],
       [200, { kind: 'call.progressed', call: callId('a'), attempt: 1, report: report({ tailPrefilled: 64, recomputedTokens: 32, recomputeUs: 50, usefulUs: 130, outputTokens: 9, tailDecoded: 9 }) }],
-      [250, { kind: 'call.preempted', call: callId('a'), engine, by: callId('z'), why: 'a better rank' }],
+      [250, { kind: 'call.preempted', call: callId('a'), engine, by: callId('z'), gainUs: 5, restsUntilUs: 9, why: 'a better rank' }],
       [260, { kind: 'call.paused', call: callId('a'), report: report({ tailPrefilled: 64, recomputedTokens: 32, recomputeUs: 50, usefulUs: 190, outputTokens: 15, tailDecoded: 15 }) }],
       [300, scheduled('a', 1, 15)], [340, completed('a', [0, 0, 0, 40])], [340, ended],
     ), quiet(400))

@@ -117,7 +117,11 @@ export class World {
   }
 
   feed(input: Input): Logged[] {
-    const facts = step(this.core, input, this.nowUs)
+    return this.took(step(this.core, input, this.nowUs))
+  }
+
+  /** What a step, or a test in its place, has decided. */
+  took(facts: Logged[]): Logged[] {
     this.steps += 1
     this.log.push(...facts)
     this.records.push(this.log.length)

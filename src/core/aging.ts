@@ -1,0 +1,39 @@
+/**
+ * Owns aging: a ready call goes up one level of its order for each `agingUs` that it stands where it is, to the top at most
+ * and never above it. Only for orders that have levels and no way up of their own (`promote.ts`); an order without levels
+ * has no top to starve below.
+ *
+ * Bound: whatever arrives, a ready call of level n is at the top after at most `n x agingUs`; from then on only the order's
+ * tie decides, and ties are older calls or programs, of which there are finitely many.
+ *
+ * Calls wait in the order in which they came to where they stand, all for the same length, so the first to cross is the first
+ * in line: one timer serves all of them, and neither a step nor a waiting call costs anything until it is due.
+ */
+import { must } from './assert.ts'
+import { setTimer, type Deciding } from './deciding.ts'
+import { orderOf } from './orders.ts'
+import type { Call } from './state.ts'
+
+const TIMER = 'age:'
+/** Calls that are taken up in one step; more are taken in the next. */
+const AGED_MAX = 256
+
+/** A call has just become ready. */
+export function watchAge(d: Deciding, call: Call): void {
+  if (ages(d) && call.level > 0 && !d.core.timers.has(TIMER)) setTimer(d, TIMER, d.nowUs + d.core.config.agingUs)
+}
+
+const ages = (d: Deciding): boolean => d.core.config.agingUs > 0 && orderOf(d.core).balance === undefined
+
+/** The oldest have waited long enough. */
+export function age(d: Deciding): void {
+  if (!ages(d)) return
+  let aged = 0
+  for (const [id, sinceUs] of d.core.turns.aging) {
+    const atUs = sinceUs + d.core.config.agingUs
+    if (atUs > d.nowUs || aged >= AGED_MAX) return setTimer(d, TIMER, Math.max(atUs, d.nowUs))
+    const { level, tie } = must(d.core.calls, id)
+    d.emit({ kind: 'call.aged', call: id, level: level - 1, tie, waitedUs: d.nowUs - sinceUs })
+    aged += 1
+  }
+}
