@@ -136,6 +136,7 @@ const core = z.strictObject({
   callsOpenMax: count.default(d.callsOpenMax),
   callsPerProgramMax: count.default(d.callsPerProgramMax),
   toolClassesMax: count.default(d.toolClassesMax),
+  kindsPerTenantMax: count.default(d.kindsPerTenantMax),
   programsMax: count.default(d.programsMax),
   programDepthMax: count.default(d.programDepthMax),
   nodesPerProgramMax: count.default(d.nodesPerProgramMax),

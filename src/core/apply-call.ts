@@ -7,10 +7,11 @@ import type { Fact, Logged } from './fact.ts'
 import type { AttemptReport } from './input.ts'
 import type { ProgramId } from './ids.ts'
 import { spanTokens } from './kv-read.ts'
+import { learnService } from './predict/learn.ts'
 import { cutSpans, leaveRecord, reside, takeDevice } from './memory.ts'
 import { chargeShares, liftFloors } from './queue.ts'
 import { dropReservation } from './reservations.ts'
-import { beginWait, endWait, newCallStanding, serve, settle } from './standing.ts'
+import { beginWait, endWait, newCallStanding, settle } from './standing.ts'
 import { emptyLedger, type Call, type CallStage, type CoreState, type Engine, type State } from './state.ts'
 import type { Us } from './units.ts'
 
@@ -199,7 +200,7 @@ function charge(core: CoreState, call: Call, report: AttemptReport): void {
   chargeBoost(core, call, grown)
   const program = must(core.programs, call.program)
   program.ledger = addLedger(program.ledger, grown)
-  serve(core, program, attainedUs(grown))
+  learnService(core, program, attainedUs(grown), 0)
   const tenant = must(core.tenants, program.tenant)
   tenant.service = addLedger(tenant.service, grown)
   const grownUs = workOf(grown)

@@ -8,11 +8,12 @@ import { applyKv } from './apply-kv.ts'
 import { must } from './assert.ts'
 import type { CoreConfig } from './config.ts'
 import type { Fact, Logged } from './fact.ts'
-import { interruptId, type InterruptId, type ProgramId, type SessionId } from './ids.ts'
+import { interruptId, type InterruptId, type ProgramId, type SessionId, type TenantId } from './ids.ts'
 import { dropEmptySession } from './memory.ts'
-import { bucketOf, emptyCurve } from './predict.ts'
+import { learnProgram, learnProgramBegun, learnReopened, learnWait, learnWaitBegun } from './predict/learn.ts'
+import { emptyWork } from './predict/work.ts'
 import { joinRoot, newStanding } from './standing.ts'
-import { emptyLedger, type CoreState, type Prices, type Program, type Session } from './state.ts'
+import { emptyLedger, type CoreState, type Interrupt, type Prices, type Program, type Session, type Tenant } from './state.ts'
 import { noTurns } from './turn-state.ts'
 import type { Us } from './units.ts'
 
@@ -22,7 +23,8 @@ export function emptyCore(config: CoreConfig): CoreState {
     tenants: new Map(), sessions: new Map(), programs: new Map(), threads: new Map(), graphs: new Map(), calls: new Map(),
     interrupts: new Map(), states: new Map(), segments: new Map(), sharedRecords: new Map(), moves: new Map(), engines: new Map(),
     host: { totalBytes: config.hostBytesMax, ownedBytes: 0, reservedBytes: 0 },
-    queues: new Map(), turns: noTurns(), prices: UNPRICED, over: new Set(), hosted: new Set(), openCalls: 0, digests: new Map(), timers: new Map(), waits: new Map(), toolCalls: new Map(),
+    queues: new Map(), turns: noTurns(), prices: UNPRICED, over: new Set(), hosted: new Set(), openCalls: 0, digests: new Map(), timers: new Map(), toolCalls: new Map(),
+    learned: { waitsOfKind: new Map(), waitsOfClass: new Map(), work: emptyWork() },
   }
 }
 
@@ -51,7 +53,7 @@ function applyRest(core: CoreState, fact: Fact): void {
       core.prices = fact.prices
       return
     case 'tenant.weighed':
-      core.tenants.set(fact.tenant, { service: emptyLedger(), ...core.tenants.get(fact.tenant), id: fact.tenant, weight: fact.weight })
+      core.tenants.set(fact.tenant, { ...core.tenants.get(fact.tenant) ?? newTenant(fact.tenant), weight: fact.weight })
       return
     case 'timer.set':
       core.timers.set(fact.timer, fact.atUs)
@@ -72,7 +74,11 @@ function applyProgram(core: CoreState, fact: Fact, logged: Logged): boolean {
       linkProgram(core, fact, logged.atUs)
       return true
     case 'program.reopened':
+      learnReopened(core, must(core.programs, fact.program))
       must(core.programs, fact.program).stage = { kind: 'open' }
+      return true
+    case 'program.predicted':
+      must(core.programs, fact.program).expected = { lowUs: fact.lowUs, highUs: fact.highUs }
       return true
     case 'program.completed':
       stop(core, fact.program, { kind: 'ended', atUs: logged.atUs, provisional: fact.provisional })
@@ -96,22 +102,28 @@ function applyProgram(core: CoreState, fact: Fact, logged: Logged): boolean {
 }
 
 function stop(core: CoreState, id: ProgramId, stage: Program['stage']): void {
-  must(core.programs, id).stage = stage
+  const program = must(core.programs, id)
+  if (program.stage.kind === 'open') learnProgram(core, program, stage.kind === 'ended' ? 'ended' : 'cut')
+  program.stage = stage
   if (stage.kind !== 'ended' || !stage.provisional) core.over.add(id)
 }
 
 function startProgram(core: CoreState, fact: Extract<Fact, { kind: 'program.started' }>, logged: Logged): void {
-  if (!core.tenants.has(fact.tenant)) core.tenants.set(fact.tenant, { id: fact.tenant, weight: 1, service: emptyLedger() })
+  if (!core.tenants.has(fact.tenant)) core.tenants.set(fact.tenant, newTenant(fact.tenant))
   if (fact.session !== null) touchSession(core, fact.session, fact.tenant, logged.atUs)
   core.programs.set(fact.program, {
     id: fact.program, tenant: fact.tenant, session: fact.session, declared: fact.declared, kind: fact.agent,
     seq: logged.seq, arrivedUs: logged.atUs, lastUs: logged.atUs, identity: fact.identity,
     priorityClass: fact.priorityClass, deadlineUs: fact.deadlineUs, parent: null, children: 0, steps: fact.steps,
-    epoch: 1, stage: { kind: 'open' }, threads: [], calls: [], openCalls: 0, ledger: emptyLedger(), standing: newStanding(),
+    epoch: 1, stage: { kind: 'open' }, threads: [], calls: [], openCalls: 0, ledger: emptyLedger(), standing: newStanding(), expected: null,
   })
+  learnProgramBegun(core, must(core.programs, fact.program))
   if (fact.session !== null) must(core.sessions, fact.session).program = fact.program
   if (fact.parent !== null) adopt(core, fact.program, fact.parent)
 }
+
+const newTenant = (id: TenantId): Tenant =>
+  ({ id, weight: 1, service: emptyLedger(), learned: { waits: new Map(), work: emptyWork(), kinds: new Map() } })
 
 function linkProgram(core: CoreState, fact: Extract<Fact, { kind: 'program.linked' }>, atUs: Us): void {
   const program = must(core.programs, fact.program)
@@ -157,8 +169,9 @@ function applyInterrupt(core: CoreState, fact: Fact, atUs: Us): boolean {
     case 'interrupt.started': {
       core.interrupts.set(fact.interrupt, {
         id: fact.interrupt, call: fact.call, thread: fact.thread, program: fact.program, epoch: fact.epoch, kind: fact.of,
-        toolClass: fact.toolClass, toolCallIds: fact.toolCallIds, effect: fact.effect, startedUs: atUs, stage: { kind: 'waiting' },
+        toolClass: fact.toolClass, toolCallIds: fact.toolCallIds, effect: fact.effect, startedUs: atUs, expected: null, stage: { kind: 'waiting' },
       })
+      learnWaitBegun(core, tenantOf(core, fact.program), must(core.interrupts, fact.interrupt))
       must(core.threads, fact.thread).interrupt = fact.interrupt
       return true
     }
@@ -166,45 +179,38 @@ function applyInterrupt(core: CoreState, fact: Fact, atUs: Us): boolean {
       const interrupt = must(core.interrupts, fact.interrupt)
       interrupt.stage = { kind: 'completed', atUs, by: fact.by }
       leaveThread(core, interrupt.id)
-      learnWait(core, interrupt.toolClass, fact.waitUs)
-      const { tenant } = must(core.programs, interrupt.program)
-      for (const toolCall of interrupt.toolCallIds) core.toolCalls.set(`${tenant}/${toolCall}`, { call: interrupt.call, answeredBy: fact.by })
+      const tenant = tenantOf(core, interrupt.program)
+      learnWait(core, tenant, interrupt, fact.waitUs, 'ended')
+      for (const toolCall of interrupt.toolCallIds) core.toolCalls.set(`${tenant.id}/${toolCall}`, { call: interrupt.call, answeredBy: fact.by })
       return true
     }
-    case 'interrupt.expired': {
-      const interrupt = must(core.interrupts, fact.interrupt)
-      interrupt.stage = { kind: 'expired', atUs }
-      leaveThread(core, interrupt.id)
-      learnLoss(core, interrupt.toolClass)
+    case 'interrupt.expired':
+      cutWait(core, fact.interrupt, { kind: 'expired', atUs })
       return true
-    }
-    case 'interrupt.cancelled': {
-      const interrupt = must(core.interrupts, fact.interrupt)
-      interrupt.stage = { kind: 'cancelled', atUs }
-      leaveThread(core, interrupt.id)
+    case 'interrupt.cancelled':
+      cutWait(core, fact.interrupt, { kind: 'cancelled', atUs })
       return true
-    }
+    case 'interrupt.predicted':
+      must(core.interrupts, fact.interrupt).expected = { lowUs: fact.lowUs, highUs: fact.highUs }
+      return true
     default:
       return false
   }
 }
 
+const tenantOf = (core: CoreState, program: ProgramId): Tenant => must(core.tenants, must(core.programs, program).tenant)
+
+/** Nobody knows how long it would have lasted. */
+function cutWait(core: CoreState, id: InterruptId, stage: Extract<Interrupt['stage'], { atUs: Us }>): void {
+  const interrupt = must(core.interrupts, id)
+  interrupt.stage = stage
+  leaveThread(core, id)
+  learnWait(core, tenantOf(core, interrupt.program), interrupt, stage.atUs - interrupt.startedUs, 'cut')
+}
+
 function leaveThread(core: CoreState, id: InterruptId): void {
   const thread = must(core.threads, must(core.interrupts, id).thread)
   if (thread.interrupt === id) thread.interrupt = null
-}
-
-function learnWait(core: CoreState, toolClass: string, waitUs: Us): void {
-  const curve = core.waits.get(toolClass) ?? emptyCurve()
-  curve.counts[bucketOf(waitUs)] = (curve.counts[bucketOf(waitUs)] ?? 0) + 1
-  curve.ended += 1
-  core.waits.set(toolClass, curve)
-}
-
-function learnLoss(core: CoreState, toolClass: string): void {
-  const curve = core.waits.get(toolClass) ?? emptyCurve()
-  curve.lost += 1
-  core.waits.set(toolClass, curve)
 }
 
 function applyEngine(core: CoreState, fact: Fact): boolean {

@@ -3,7 +3,7 @@ import type { BandWeights } from './bands.ts'
 import { seconds, type Bytes, type Tokens, type Us } from './units.ts'
 
 /** Each is a file of this name in `policy/order`. */
-export const ORDER_NAMES = ['fcfs', 'fcfs-program', 'mlfq', 'plas', 'atlas'] as const
+export const ORDER_NAMES = ['fcfs', 'fcfs-program', 'mlfq', 'plas', 'atlas', 'gittins'] as const
 export type OrderName = (typeof ORDER_NAMES)[number]
 export type ResidencyName = 'least-cost' | 'lru-host' | 'always-preserve' | 'always-offload' | 'always-discard'
 
@@ -28,8 +28,10 @@ export interface CoreConfig {
   readonly callsOpenMax: number
   /** Calls of one program; at it a new one is refused (`queue_full`). */
   readonly callsPerProgramMax: number
-  /** Tool classes learned apart; at it a new one is pooled as "other". */
+  /** Tool classes learned apart for each tenant; at it a new one is learned with the others as "other". */
   readonly toolClassesMax: number
+  /** Kinds of program learned apart for each tenant; at it a new one is learned with the others as "other". */
+  readonly kindsPerTenantMax: number
   /** Programs kept in memory; at it the longest closed are forgotten, and if none is, a new one is refused. */
   readonly programsMax: number
   /** Programs from a sub-agent's up to its root; a parent that would make it longer is refused (`parent_conflict`). */
@@ -109,6 +111,7 @@ export const CORE_DEFAULTS: CoreConfig = {
   callsOpenMax: 1_000,
   callsPerProgramMax: 10_000,
   toolClassesMax: 1_000,
+  kindsPerTenantMax: 64,
   programsMax: 20_000,
   programDepthMax: 16,
   nodesPerProgramMax: 4_096,

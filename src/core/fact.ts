@@ -31,6 +31,7 @@ export type Fact =
   | { kind: 'shares.priced'; prices: Prices }
   | { kind: 'tenant.weighed'; tenant: TenantId; weight: number }
   | { kind: 'program.started'; program: ProgramId; tenant: TenantId; session: SessionId | null; declared: boolean; agent: string; identity: Identity; priorityClass: string; deadlineUs: Us | null; parent: ProgramId | null; steps: number | null }
+  | { kind: 'program.predicted'; program: ProgramId; lowUs: Us; highUs: Us }
   | { kind: 'program.reopened'; program: ProgramId }
   // null: as it was
   | { kind: 'program.linked'; program: ProgramId; session: SessionId | null; parent: ProgramId | null }
@@ -75,6 +76,7 @@ export type Fact =
   | { kind: 'call.failed'; call: CallId; code: string; why: string }
   // interrupts
   | { kind: 'interrupt.started'; interrupt: InterruptId; call: CallId; thread: ThreadId; program: ProgramId; epoch: number; of: Interrupt['kind']; toolClass: string; toolCallIds: readonly string[]; effect: Effect }
+  | { kind: 'interrupt.predicted'; interrupt: InterruptId; lowUs: Us; highUs: Us }
   | { kind: 'interrupt.completed'; interrupt: InterruptId; by: CallId; waitUs: Us }
   | { kind: 'interrupt.expired'; interrupt: InterruptId }
   | { kind: 'interrupt.cancelled'; interrupt: InterruptId; effect: Effect }
@@ -114,7 +116,7 @@ export interface Logged {
  * group commit: losing one equals losing an attempt.
  */
 const FLOW: ReadonlySet<Fact['kind']> = new Set([
-  'call.measured', 'call.ready', 'call.placed', 'call.scheduled', 'call.progressed', 'call.granted', 'call.demoted', 'call.promoted', 'call.aged', 'call.reserved', 'boost.given', 'boost.withheld', 'call.preempted',
+  'program.predicted', 'interrupt.predicted', 'call.measured', 'call.ready', 'call.placed', 'call.scheduled', 'call.progressed', 'call.granted', 'call.demoted', 'call.promoted', 'call.aged', 'call.reserved', 'boost.given', 'boost.withheld', 'call.preempted',
   'call.paused', 'kv.decided', 'kv.preserved', 'kv.offload.begun', 'kv.onboard.begun', 'kv.resume.ready', 'engine.progress',
   'engine.ordered', 'timer.set', 'timer.cleared', 'result.ignored',
 ] satisfies Fact['kind'][])

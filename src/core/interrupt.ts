@@ -7,6 +7,7 @@ import { setTimer, type Deciding } from './deciding.ts'
 import { interruptId, type InterruptId } from './ids.ts'
 import type { Finished } from './input.ts'
 import { decideIdle } from './kv.ts'
+import { expectWait } from './predict/expect.ts'
 import { failProgram } from './program.ts'
 import type { Call } from './state.ts'
 
@@ -16,17 +17,19 @@ export function startInterrupt(d: Deciding, call: Call, input: Finished): void {
   d.emit({
     kind: 'interrupt.started', interrupt: id, call: call.id, thread: call.thread, program: call.program, epoch: call.epoch,
     of: names.some((name) => d.core.config.humanTools.includes(name)) ? 'HUMAN' : 'TOOL',
-    toolClass: classOf(d, names), toolCallIds: input.toolCalls.map((toolCall) => toolCall.id), effect: input.toolEffect,
+    toolClass: classOf(d, call, names), toolCallIds: input.toolCalls.map((toolCall) => toolCall.id), effect: input.toolEffect,
   })
+  expectWait(d, id)
   setTimer(d, `expire:${id}`, d.nowUs + d.core.config.interruptMaxUs)
   const { state } = must(d.core.threads, call.thread)
   if (state !== null) decideIdle(d, state)
 }
 
-/** The tools' names; a class beyond the limit is learned with all others of its kind. */
-function classOf(d: Deciding, names: readonly string[]): string {
+/** The tools' names; a class beyond the tenant's limit is learned with all others of its kind. */
+function classOf(d: Deciding, call: Call, names: readonly string[]): string {
   const name = names.join('+')
-  return d.core.waits.has(name) || d.core.waits.size < d.core.config.toolClassesMax ? name : 'other'
+  const { waits } = must(d.core.tenants, must(d.core.programs, call.program).tenant).learned
+  return waits.has(name) || waits.size < d.core.config.toolClassesMax ? name : 'other'
 }
 
 /** Nobody answered in time: the program fails, and what it held is freed. */

@@ -10,6 +10,8 @@ import { programId, sessionId, type ProgramId, type ThreadId } from './ids.ts'
 import type { CancelProgram, DeclareProgram, FinishProgram } from './input.ts'
 import { releaseState, settleState } from './kv.ts'
 import { parentRefusal, subProgramsOf } from './lineage.ts'
+import { expectProgram } from './predict/expect.ts'
+import { kindOf } from './predict/work.ts'
 import { endWatch } from './promote.ts'
 import type { Program } from './state.ts'
 import type { Us } from './units.ts'
@@ -28,9 +30,10 @@ export function declareProgram(d: Deciding, input: DeclareProgram): void {
   d.emit({
     kind: 'program.started', program: id, tenant: input.tenant, declared: true,
     session: input.session === null ? null : sessionId(input.tenant, input.session),
-    agent: input.agent, identity: { source: 'explicit', confidence: 100 },
+    agent: kindOf(d.core, input.tenant, input.agent), identity: { source: 'explicit', confidence: 100 },
     priorityClass: input.priorityClass, deadlineUs: input.deadlineUs, parent, steps: input.steps,
   })
+  expectProgram(d, id)
   setTimer(d, `close:${id}`, d.nowUs + d.core.config.programIdleUs)
 }
 

@@ -20,6 +20,7 @@ import { boostAccountOf, boostOf } from './boosts.ts'
 import { setTimer, type Deciding } from './deciding.ts'
 import { latestFinishUs, nodeOf } from './graph-read.ts'
 import type { CallId } from './ids.ts'
+import { remainingOf } from './predict/work.ts'
 import type { Call } from './state.ts'
 import type { Us } from './units.ts'
 
@@ -46,7 +47,7 @@ function remainingOfCall(d: Deciding, call: Call): Remaining {
   const node = nodeOf(d.core, call)
   const ownUs = node?.serviceUs ?? null
   if (ownUs !== null) return { lowUs: ownUs, highUs: ownUs, confidencePpm: 1_000_000, drifting: false }
-  const { lowUs, highUs, ...rest } = NOTHING_KNOWN
+  const { lowUs, highUs, ...rest } = remainingOf(d.core, must(d.core.programs, call.program))
   const afterUs = node?.afterUs ?? 0
   return { lowUs: Math.max(0, lowUs - afterUs), highUs: Math.max(0, highUs - afterUs), ...rest }
 }
@@ -56,8 +57,6 @@ export function considerAgain(d: Deciding, id: CallId): void {
   const call = d.core.calls.get(id)
   if (call?.stage.kind === 'ready') considerDeadline(d, call)
 }
-
-const NOTHING_KNOWN: Remaining = { lowUs: 0, highUs: 0, confidencePpm: 0, drifting: false }
 
 /** `dueUs`: when its program is to be done; `remaining`: what that takes from now on. */
 export function urge(d: Deciding, call: Call, dueUs: Us, remaining: Remaining): void {

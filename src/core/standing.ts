@@ -1,17 +1,19 @@
 /**
  * Owns what orders read of a program and of a call: service of ended calls (summed, and along the longest path), service
- * in all, and time waited in queues. A sub-agent's goes to its root. A program waits while at least one of its calls
+ * in all (`predict/learn.ts` writes it), and time waited in queues. A sub-agent's goes to its root. A program waits while at least one of its calls
  * does: the union of their waits, so that fan-out does not look like patience. Written for `apply` only.
  */
 import { attainedUs } from './account.ts'
 import { must } from './assert.ts'
+import type { CallStanding, Standing } from './learned.ts'
 import { rootOf } from './lineage.ts'
+import { learnService } from './predict/learn.ts'
 import type { Balance } from './policy/order/order.ts'
-import { emptyLedger, type Call, type CallStanding, type CoreState, type Program, type Standing } from './state.ts'
+import { emptyLedger, type Call, type CoreState, type Program } from './state.ts'
 import type { Us } from './units.ts'
 
 export const newStanding = (): Standing =>
-  ({ doneUs: 0, pathUs: 0, servedUs: 0, waitedUs: 0, waiting: 0, waitingSinceUs: 0 })
+  ({ doneUs: 0, pathUs: 0, servedUs: 0, callsDone: 0, waitedUs: 0, waiting: 0, waitingSinceUs: 0 })
 export const newCallStanding = (): CallStanding => ({ inherited: null, waitedUs: 0, promotedAtUs: null })
 
 // ---------------------------------------------------------------- reads
@@ -37,11 +39,6 @@ export const callAfter = (call: Readonly<Call>): Call =>
 
 // ---------------------------------------------------------------- writes
 
-export function serve(core: CoreState, program: Program, grownUs: Us): void {
-  program.standing.servedUs += grownUs
-  if (program.parent !== null) must(core.programs, rootOf(core, program).id).standing.servedUs += grownUs
-}
-
 /** The call came into a queue. */
 export function beginWait(core: CoreState, call: Call): void {
   const { standing } = rootOfCall(core, call)
@@ -62,6 +59,7 @@ export function endWait(core: CoreState, call: Call, sinceUs: Us): void {
 export function settle(core: CoreState, call: Call): void {
   const { standing } = rootOfCall(core, call)
   const ownUs = attainedUs(call.ledger)
+  learnService(core, must(core.programs, call.program), 0, 1)
   standing.doneUs += ownUs
   standing.pathUs = Math.max(standing.pathUs, (call.standing.inherited?.pathUs ?? 0) + ownUs)
 }

@@ -27,7 +27,8 @@ import type { Bytes, Cells, Granules, Tokens, Us } from './units.ts'
 import type { Band, BandWeights, ReadyQueue } from './bands.ts'
 import type { CoreConfig } from './config.ts'
 import type { Graph } from './graph-state.ts'
-import type { WaitCurve } from './predict.ts'
+import type { CallStanding, LearnedOfAll, LearnedOfTenant, Standing } from './learned.ts'
+import type { Interval } from './predict/trust.ts'
 
 export interface CoreState {
   /** Frozen; decides, but is never read by `apply`, so a changed configuration cannot change history. */
@@ -71,19 +72,19 @@ export interface CoreState {
   readonly digests: Map<string, CallId>
   /** Timers set and not yet due, by name. */
   readonly timers: Map<string, Us>
-  /** Waits seen so far, by tool class. */
-  readonly waits: Map<string, WaitCurve>
+  readonly learned: LearnedOfAll
   /** Tool call ids we emitted and nobody answered, or who answered them; keyed `tenant/toolCallId`. */
   readonly toolCalls: Map<string, ToolCallLink>
 }
 
 // ---------------------------------------------------------------- identity
 
-interface Tenant {
+export interface Tenant {
   readonly id: TenantId
   /** Its share beside the other tenants of a band. */
   weight: number
   service: Ledger
+  readonly learned: LearnedOfTenant
 }
 
 /** What `apply` needs to charge; set by a fact, since it never reads the configuration. */
@@ -151,20 +152,8 @@ export interface Program {
   /** Never decreases (invariant 12). */
   ledger: Ledger
   readonly standing: Standing
-}
-
-/** What orders read of a program; that of a sub-agent is kept at its root (`standing.ts`). */
-export interface Standing {
-  /** Service of calls that are over, summed; and along the longest path of them. */
-  doneUs: Us
-  pathUs: Us
-  /** Useful and retried service in all, running calls included. */
-  servedUs: Us
-  /** Time during which at least one of its calls was in a queue, up to `waitingSinceUs`. */
-  waitedUs: Us
-  /** Calls in a queue now, and since when there has been one. */
-  waiting: number
-  waitingSinceUs: Us
+  /** The service that was expected of it in all when it started; null: nothing was. */
+  expected: Interval | null
 }
 
 export interface Thread {
@@ -281,16 +270,6 @@ export interface Call {
   toolCallIds: readonly string[]
 }
 
-/** What orders read of a call. */
-export interface CallStanding {
-  /** Its root's service of ended calls when it first became ready; null before. */
-  inherited: { readonly doneUs: Us; readonly pathUs: Us } | null
-  /** In queues, up to its present wait. */
-  waitedUs: Us
-  /** Its own service when it last was promoted; null: it never was. */
-  promotedAtUs: Us | null
-}
-
 type ToolCallLink = { readonly call: CallId; readonly answeredBy: CallId | null }
 
 // ---------------------------------------------------------------- interrupts
@@ -309,6 +288,8 @@ export interface Interrupt {
   readonly toolCallIds: readonly string[]
   readonly effect: Effect
   readonly startedUs: Us
+  /** How long it was expected to last when it started; null: nothing was. */
+  expected: Interval | null
   stage:
     | { readonly kind: 'waiting' }
     | { readonly kind: 'completed'; readonly atUs: Us; readonly by: CallId }

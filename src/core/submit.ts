@@ -14,6 +14,8 @@ import type { Refusal } from './graph-check.ts'
 import { programId, sessionId, tenantId, threadId, type CallId, type ProgramId, type SessionId, type ThreadId } from './ids.ts'
 import type { Submit } from './input.ts'
 import { parentRefusal } from './lineage.ts'
+import { expectProgram } from './predict/expect.ts'
+import { kindOf } from './predict/work.ts'
 import { isOpen, makeRoomForProgram, restOf } from './program.ts'
 import { readyIfDue } from './ready.ts'
 import type { Call, Identity, Interrupt, Program } from './state.ts'
@@ -196,9 +198,10 @@ function arrive(d: Deciding, input: Submit, place: Place, claim: Claim | null): 
   if (program === undefined) {
     d.emit({
       kind: 'program.started', program: place.program, tenant: input.tenant, session: place.session, declared: place.declared,
-      agent: input.claims.kind, identity: place.identity, priorityClass: input.priorityClass, deadlineUs: input.deadlineUs,
+      agent: kindOf(d.core, input.tenant, input.claims.kind), identity: place.identity, priorityClass: input.priorityClass, deadlineUs: input.deadlineUs,
       parent, steps: null,
     })
+    expectProgram(d, place.program)
   } else {
     clearTimer(d, `close:${place.program}`)
     if (program.stage.kind === 'ended') d.emit({ kind: 'program.reopened', program: place.program })

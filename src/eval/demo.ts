@@ -70,7 +70,7 @@ async function compare(options: DemoOptions, world: DemoWorld): Promise<number> 
   }
 }
 
-const IS_ORDER: Readonly<Record<OrderName, true>> = { 'fcfs': true, 'fcfs-program': true, 'mlfq': true, 'plas': true, 'atlas': true }
+const IS_ORDER: Readonly<Record<OrderName, true>> = { 'fcfs': true, 'fcfs-program': true, 'mlfq': true, 'plas': true, 'atlas': true, 'gittins': true }
 const isOrder = (name: string): name is OrderName => Object.hasOwn(IS_ORDER, name)
 
 /** Names an order the way `core.order` does; anything else is the caller's to refuse. */

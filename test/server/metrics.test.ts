@@ -1,6 +1,7 @@
 /** What /metrics says: fed by facts and by the live state, in few labels. */
 import assert from 'node:assert/strict'
 import { describe, test } from 'node:test'
+import { must } from '../../src/core/assert.ts'
 import { callId, engineId, moveId, programId, stateId, tenantId } from '../../src/core/ids.ts'
 import { appOf, bearer, chatBody, post, tenantKey, type App } from './app-of.ts'
 import { answering, fakeGateway, joinEngine } from './fake-gateway.ts'
@@ -76,7 +77,7 @@ describe('metrics of what is there now', () => {
     joinEngine(gateway)
     const app = appOf(t, gateway)
     await app.inject({ method: 'POST', url: '/v1/programs', payload: { id: 'very-secret-id' } })
-    gateway.core.tenants.set(tenantId('local'), { id: tenantId('local'), weight: 1, service: { useful: { residentUs: 3_000_000, workUs: 2_000_000 }, retried: zero, recomputed: zero } })
+    gateway.core.tenants.set(tenantId('local'), { ...must(gateway.core.tenants, tenantId('local')), service: { useful: { residentUs: 3_000_000, workUs: 2_000_000 }, retried: zero, recomputed: zero } })
     const text = await scrape(app)
     assert.equal(valueOf(text, 'entracte_engine_joined{engine="e1"}'), 1)
     assert.equal(valueOf(text, 'entracte_engine_granules{engine="e1",sort="free"}'), 4)

@@ -35,7 +35,10 @@ function checkKept(core: Readonly<CoreState>): void {
   for (const id of core.digests.values()) law(14, core.calls.has(id), () => `a digest of ${id} is kept, which is forgotten`)
   for (const link of core.toolCalls.values()) law(14, core.calls.has(link.call), () => `a tool call of ${link.call} is kept, which is forgotten`)
   for (const interrupt of core.interrupts.values()) law(14, core.calls.has(interrupt.call), () => `${interrupt.id} is kept, its call is forgotten`)
-  law(14, core.waits.size <= core.config.toolClassesMax + 1, () => `${core.waits.size} tool classes are learned`)
+  for (const { id, learned } of core.tenants.values()) {
+    law(14, learned.waits.size <= core.config.toolClassesMax + 1, () => `${learned.waits.size} tool classes of ${id} are learned`)
+    law(14, learned.kinds.size <= core.config.kindsPerTenantMax + 1, () => `${learned.kinds.size} kinds of ${id} are learned`)
+  }
 }
 
 /** The timers this law knows; those of policies are bounded by what they name. */

@@ -17,7 +17,7 @@ import type { ThreadId } from '../../ids.ts'
 import { orderOf } from '../../orders.ts'
 import { discardCost, engineOf, granuleSecondMicro, imageBytes, offloadCost, preserveCost } from '../../cost.ts'
 import { callWaitingOn, hostFreeBytes, hostStates, idleStates, stateTokens } from '../../kv-read.ts'
-import { WAITS_ENOUGH, borders, expectedWaitUs, returnsPpm, stillWaitingPpm, survivalOf, type Survival } from '../../predict.ts'
+import { WAITS_ENOUGH, borders, expectedWaitUs, returnsPpm, stillWaitingPpm, survivalOf, waitKindOf, type Survival } from '../../predict/wait.ts'
 import { callAfter } from '../../standing.ts'
 import type { Call, CoreState, Engine, Interrupt, State } from '../../state.ts'
 import { compareCalls } from '../../queue.ts'
@@ -38,7 +38,8 @@ export const leastCost: ResidencyPolicy = {
     const wait = waitOf(core, state, interrupt, nowUs)
     const price = granuleSecondMicro(core, engine, granulesWanted) * state.device.granules
     const other = cheaperOther(core, state, engine, wait)
-    const untilUs = wait.survival.seen < WAITS_ENOUGH ? breakEvenUs(other.cost, price) - wait.elapsedUs : bestHoldUs(wait, other.cost, price)
+    const doubt = doubtOf(wait.survival)
+    const untilUs = doubt !== null ? breakEvenUs(other.cost, price) - wait.elapsedUs : bestHoldUs(wait, other.cost, price)
     const options = [
       { choice: 'preserve', cost: preserveCost(state.device.granules, wait.expectedUs, Math.round(price / state.device.granules)), infeasible: null },
       ...other.options,
@@ -49,9 +50,7 @@ export const leastCost: ResidencyPolicy = {
       options,
       expectedWaitUs: wait.expectedUs,
       reconsiderAtUs: holds && untilUs < HORIZON_US ? nowUs + untilUs : null,
-      because: wait.survival.seen < WAITS_ENOUGH
-        ? `break-even, since only ${wait.survival.seen} such waits were seen`
-        : `${wait.survival.seen} such waits were seen`,
+      because: doubt !== null ? `break-even, since ${doubt}` : `${wait.survival.seen} such waits were seen`,
     }
   },
 
@@ -111,9 +110,8 @@ function interruptOf(core: Readonly<CoreState>, state: Readonly<State>): Interru
 }
 
 function waitOf(core: Readonly<CoreState>, state: Readonly<State>, interrupt: Readonly<Interrupt> | null, nowUs: Us): Wait {
-  const toolClass = interrupt?.toolClass ?? 'open'
-  const kind = interrupt === null ? 'open' : interrupt.kind === 'HUMAN' ? 'human' : 'tool'
-  const survival = survivalOf(core.waits.get(toolClass), kind)
+  const kind = interrupt === null ? 'open' : waitKindOf(interrupt)
+  const survival = survivalOf(core, state.tenant, interrupt?.toolClass ?? null, kind, nowUs)
   const elapsedUs = nowUs - (interrupt?.startedUs ?? state.idleSinceUs)
   return {
     survival,
@@ -122,6 +120,10 @@ function waitOf(core: Readonly<CoreState>, state: Readonly<State>, interrupt: Re
     returnPpm: returnsPpm(survival, elapsedUs),
   }
 }
+
+/** Why its wait cannot be told; null where it can. */
+const doubtOf = ({ seen, drifting }: Survival): string | null =>
+  seen < WAITS_ENOUGH ? `only ${seen} such waits were seen` : drifting ? 'what was expected of such waits did not come true of late' : null
 
 /** Offload or Discard, whichever is cheaper and possible. */
 function cheaperOther(core: Readonly<CoreState>, state: Readonly<State>, engine: Engine, wait: Wait): { choice: 'offload' | 'discard'; cost: MicroCost; options: KvOption[] } {

@@ -1,0 +1,69 @@
+/**
+ * Owns the shape of what history leaves behind: what orders read of a program and of a call, and what predictors know of
+ * waits and of programs. Plain data, part of the state; written by `standing.ts` and `predict/learn.ts`.
+ */
+import type { InterruptId } from './ids.ts'
+import type { Curve } from './predict/curve.ts'
+import type { Trust } from './predict/trust.ts'
+import type { Us } from './units.ts'
+
+/** What orders read of a program; that of a sub-agent is kept at its root (`standing.ts`). */
+export interface Standing {
+  /** Service of calls that are over, summed; and along the longest path of them. */
+  doneUs: Us
+  pathUs: Us
+  /** Useful and retried service in all, running calls included. */
+  servedUs: Us
+  /** Calls that are over. */
+  callsDone: number
+  /** Time during which at least one of its calls was in a queue, up to `waitingSinceUs`. */
+  waitedUs: Us
+  /** Calls in a queue now, and since when there has been one. */
+  waiting: number
+  waitingSinceUs: Us
+}
+
+/** What orders read of a call. */
+export interface CallStanding {
+  /** Its root's service of ended calls when it first became ready; null before. */
+  inherited: { readonly doneUs: Us; readonly pathUs: Us } | null
+  /** In queues, up to its present wait. */
+  waitedUs: Us
+  /** Its own service when it last was promoted; null: it never was. */
+  promotedAtUs: Us | null
+}
+
+/** Waits for one class of tool. */
+export interface Waits {
+  readonly curve: Curve
+  /** Those that last, the longest first. */
+  readonly open: Set<InterruptId>
+  readonly trust: Trust
+}
+
+/** How large things were, and in which bucket those stand that are not over. */
+export interface Sizes extends Curve {
+  readonly open: number[]
+}
+
+/** What programs needed: service in milliseconds, and calls. */
+export interface Work {
+  readonly service: Sizes
+  readonly calls: Sizes
+  readonly trust: Trust
+}
+
+/** Over all tenants. */
+export interface LearnedOfAll {
+  readonly waitsOfKind: Map<'tool' | 'human' | 'open', Curve>
+  readonly waitsOfClass: Map<string, Curve>
+  readonly work: Work
+}
+
+export interface LearnedOfTenant {
+  /** By tool class, at most `toolClassesMax`. */
+  readonly waits: Map<string, Waits>
+  /** All its programs, and those of each kind, at most `kindsPerTenantMax`. */
+  readonly work: Work
+  readonly kinds: Map<string, Work>
+}

@@ -1,0 +1,63 @@
+/**
+ * Owns a survival curve: how long things lasted, in buckets, those that ended apart from those that were cut off before
+ * they did. Read as Kaplan and Meier (1958) have it: of those that reached a bucket, the share that ended in it; who was
+ * cut off inside counts half (the actuarial form). Newer observations count more, because what is remembered is bounded
+ * and is halved when it is full. Integers throughout.
+ */
+
+/** An observation weighs this much before anything is forgotten. */
+export const UNIT = 64
+/** Parts per million. */
+export const PPM = 1_000_000
+
+export interface Curve {
+  /** Weights of what ended in each bucket, and of what was cut off there. */
+  readonly ended: number[]
+  readonly cut: number[]
+}
+
+export const emptyCurve = (buckets: number): Curve =>
+  ({ ended: new Array<number>(buckets).fill(0), cut: new Array<number>(buckets).fill(0) })
+
+/** Adds one observation; `observationsMax`: beyond so many, all that is remembered counts half. */
+export function remember(curve: Curve, how: keyof Curve, bucket: number, observationsMax: number): void {
+  curve[how][bucket] = (curve[how][bucket] ?? 0) + UNIT
+  if (seenOf(curve) > observationsMax) halve(curve)
+}
+
+/** Takes one back that turned out not to have ended. */
+export function takeBack(curve: Curve, bucket: number): void {
+  curve.ended[bucket] = Math.max(0, (curve.ended[bucket] ?? 0) - UNIT)
+}
+
+export function halve(curve: Curve): void {
+  for (const weights of [curve.ended, curve.cut]) for (const [bucket, weight] of weights.entries()) weights[bucket] = weight >>> 1
+}
+
+/** Observations remembered, rounded down; what was halved counts half. */
+export const endedOf = (curve: Readonly<Curve>): number => Math.floor(sum(curve.ended) / UNIT)
+export const seenOf = (curve: Readonly<Curve>): number => Math.floor((sum(curve.ended) + sum(curve.cut)) / UNIT)
+
+/** What a curve leans on where it has seen little: the hazards of another, with a weight that depends on who is at risk. */
+export interface Lean {
+  readonly hazards: readonly number[]
+  readonly weight: (atRisk: number) => number
+}
+
+/** For each bucket, in ppm: the chance to end in it, for who has reached it. `running`: weights of what still lasts. */
+export function hazardsOf(curve: Readonly<Curve>, running: readonly number[] | null, lean: Lean): number[] {
+  const hazards = new Array<number>(curve.ended.length).fill(0)
+  let reached = 0
+  for (let bucket = hazards.length - 1; bucket >= 0; bucket -= 1) {
+    const ended = curve.ended[bucket] ?? 0
+    const stopped = (curve.cut[bucket] ?? 0) + (running?.[bucket] ?? 0)
+    reached += ended + stopped
+    const atRisk = reached - (stopped >>> 1)
+    const weight = lean.weight(atRisk)
+    const leaned = lean.hazards[bucket] ?? 0
+    hazards[bucket] = atRisk + weight <= 0 ? leaned : Math.min(PPM, Math.round((ended * PPM + leaned * weight) / (atRisk + weight)))
+  }
+  return hazards
+}
+
+const sum = (weights: readonly number[]): number => weights.reduce((total, weight) => total + weight, 0)

@@ -1,0 +1,110 @@
+/**
+ * Owns what predictors learn from facts; for `apply` only, and from nothing but facts. A predictor that drifts forgets half
+ * of what it knows each time it is wrong again, down to a few observations: what comes now is soon all it knows.
+ */
+import { must } from '../assert.ts'
+import type { Sizes, Work } from '../learned.ts'
+import { rootOf } from '../lineage.ts'
+import type { CoreState, Interrupt, Program, Tenant } from '../state.ts'
+import type { Us } from '../units.ts'
+import { halve, remember, seenOf, takeBack, type Curve } from './curve.ts'
+import { isDrifting, isInside, judge, type Interval, type Trust } from './trust.ts'
+import { emptyWaitCurve, emptyWaits, waitBucketOf, waitKindOf, WAITS_REMEMBERED } from './wait.ts'
+import { emptyWork, sizeBucketOf, toMs, worksOf } from './work.ts'
+
+/** Ended programs that are remembered, or twice as many as are open where that is more: who ended must not be outweighed. */
+const PROGRAMS_REMEMBERED = 512
+/** A drifting curve keeps this much. */
+const KEPT_IN_DRIFT = 16
+
+/** `us`: how long it lasted, or had lasted when it was cut off; then only an interval it had outlived says anything. */
+function prove(trust: Trust, curve: Curve, expected: Interval | null, us: Us, how: keyof Curve): void {
+  if (expected === null || (how === 'cut' && us <= expected.highUs)) return
+  const right = isInside(expected, us)
+  judge(trust, right)
+  if (!right && isDrifting(trust) && seenOf(curve) > KEPT_IN_DRIFT) halve(curve)
+}
+
+// ---------------------------------------------------------------- waits
+
+export function learnWaitBegun(core: CoreState, tenant: Tenant, { id, toolClass }: Interrupt): void {
+  let waits = tenant.learned.waits.get(toolClass)
+  if (waits === undefined) tenant.learned.waits.set(toolClass, waits = emptyWaits())
+  waits.open.add(id)
+  if (!core.learned.waitsOfClass.has(toolClass)) core.learned.waitsOfClass.set(toolClass, emptyWaitCurve())
+}
+
+/** It ended after `waitUs`, or was cut off then. */
+export function learnWait(core: CoreState, tenant: Tenant, interrupt: Interrupt, waitUs: Us, how: keyof Curve): void {
+  const waits = must(tenant.learned.waits, interrupt.toolClass)
+  waits.open.delete(interrupt.id)
+  const kind = waitKindOf(interrupt)
+  let ofKind = core.learned.waitsOfKind.get(kind)
+  if (ofKind === undefined) core.learned.waitsOfKind.set(kind, ofKind = emptyWaitCurve())
+  for (const curve of [waits.curve, must(core.learned.waitsOfClass, interrupt.toolClass), ofKind]) {
+    remember(curve, how, waitBucketOf(waitUs), WAITS_REMEMBERED)
+  }
+  prove(waits.trust, waits.curve, interrupt.expected, waitUs, how)
+}
+
+// ---------------------------------------------------------------- programs
+
+export function learnProgramBegun(core: CoreState, program: Program): void {
+  const { kinds } = must(core.tenants, program.tenant).learned
+  if (!kinds.has(program.kind)) kinds.set(program.kind, emptyWork())
+  for (const work of works(core, program)) for (const sizes of [work.service, work.calls]) count(sizes, 0, 1)
+}
+
+/** To the program and to its root: service, and calls that are over. */
+export function learnService(core: CoreState, program: Program, grownUs: Us, calls: number): void {
+  for (const one of program.parent === null ? [program] : [program, must(core.programs, rootOf(core, program).id)]) {
+    const before = { ...one.standing }
+    one.standing.servedUs += grownUs
+    one.standing.callsDone += calls
+    if (one.stage.kind !== 'open') continue
+    for (const { service, calls: steps } of works(core, one)) {
+      move(service, toMs(before.servedUs), toMs(one.standing.servedUs))
+      move(steps, before.callsDone, one.standing.callsDone)
+    }
+  }
+}
+
+/** It was open until now; it ended, or was cut off: cancelled, or failed. */
+export function learnProgram(core: CoreState, program: Program, how: keyof Curve): void {
+  const { servedUs, callsDone } = program.standing
+  for (const work of works(core, program)) {
+    leave(work.service, toMs(servedUs), how)
+    leave(work.calls, callsDone, how)
+  }
+  const { work } = worksOf(core, program)[0] ?? {}
+  if (work !== undefined) prove(work.trust, work.service, program.expected, servedUs, how)
+}
+
+/** An end that was provisional was none. */
+export function learnReopened(core: CoreState, program: Program): void {
+  for (const { service, calls } of works(core, program)) {
+    for (const [sizes, size] of [[service, toMs(program.standing.servedUs)], [calls, program.standing.callsDone]] as const) {
+      takeBack(sizes, sizeBucketOf(size, sizes.ended.length))
+      count(sizes, size, 1)
+    }
+  }
+}
+
+const works = (core: CoreState, program: Program): Work[] => worksOf(core, program).map(({ work }) => work)
+
+function count(sizes: Sizes, size: number, by: 1 | -1): void {
+  const bucket = sizeBucketOf(size, sizes.open.length)
+  sizes.open[bucket] = (sizes.open[bucket] ?? 0) + by
+}
+
+function move(sizes: Sizes, before: number, after: number): void {
+  if (sizeBucketOf(before, sizes.open.length) === sizeBucketOf(after, sizes.open.length)) return
+  count(sizes, before, -1)
+  count(sizes, after, 1)
+}
+
+function leave(sizes: Sizes, size: number, how: keyof Curve): void {
+  count(sizes, size, -1)
+  const open = sizes.open.reduce((sum, one) => sum + one, 0)
+  remember(sizes, how, sizeBucketOf(size, sizes.open.length), Math.max(PROGRAMS_REMEMBERED, 2 * open))
+}
