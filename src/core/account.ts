@@ -1,6 +1,11 @@
 /**
  * Owns the arithmetic of service. A ledger never decreases (invariant 12): a report is a total of its attempt, so what
  * is charged is the growth since the last one, and a late or doubled report charges nothing.
+ *
+ * The policy of retries: a ledger belongs to the call and its program, never to an attempt, so a retry begins with all
+ * that was received before. What an attempt received that came to nothing (it failed, its engine was lost, its client
+ * left, its program was cancelled) moves from useful to retried: it ages the program as before, and the tenant pays it.
+ * What feeds again tokens whose KV we let go is recomputed from the start: the tenant's engine time, and nobody's age.
  */
 import type { Ledger, Service } from './state.ts'
 import type { Us } from './units.ts'

@@ -118,9 +118,12 @@ function applyEnd(core: CoreState, fact: Fact, atUs: Us): boolean {
     case 'call.completed':
       complete(core, fact, atUs)
       return true
-    case 'call.cancelled':
-      end(core, must(core.calls, fact.call), { kind: 'cancelled', atUs }, atUs)
+    case 'call.cancelled': {
+      const call = must(core.calls, fact.call)
+      waste(core, call)
+      end(core, call, { kind: 'cancelled', atUs }, atUs)
       return true
+    }
     case 'call.failed': {
       const call = must(core.calls, fact.call)
       waste(core, call)
@@ -285,6 +288,7 @@ function end(core: CoreState, call: Call, stage: CallStage, atUs: Us): void {
 }
 
 function detach(core: CoreState, call: Call, atUs: Us): void {
+  waste(core, call)
   leaveEngine(core, call, atUs)
   cutToBase(core, call, atUs)
   moveTo(core, call, { kind: 'detached', sinceUs: atUs })

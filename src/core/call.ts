@@ -89,7 +89,7 @@ function speaker(d: Deciding, from: FromAttempt, input: string): Call | null {
 export function progress(d: Deciding, input: Progress): void {
   if (input.reign !== d.core.reign) return ignore(d, 'progress', input.engine, `reign ${input.reign}, now ${d.core.reign}`)
   const engine = d.core.engines.get(input.engine)
-  if (engine === undefined) return ignore(d, 'progress', input.engine, 'there is no such engine')
+  if (engine?.stage !== 'joined') return ignore(d, 'progress', input.engine, engine === undefined ? 'there is no such engine' : 'the engine is lost')
   if (input.speeds !== null) d.emit({ kind: 'engine.progress', engine: engine.id, speeds: input.speeds })
   for (const { report, ...said } of input.calls) {
     const call = speaker(d, { ...said, engine: input.engine, reign: input.reign }, 'progress')

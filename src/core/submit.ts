@@ -57,8 +57,10 @@ function retryOf(d: Deciding, input: Submit): Call | null {
   const before = d.core.digests.get(`${input.tenant}/${input.digest}`)
   const call = before === undefined ? undefined : d.core.calls.get(before)
   if (call === undefined) return null
+  const { program } = input.claims
+  if (program !== null && programId(input.tenant, program) !== call.program) return null
   if (call.stage.kind === 'detached') return call
-  const named = input.claims.program !== null || input.claims.session !== null || input.claims.toolResults.length > 0
+  const named = program !== null || input.claims.session !== null || input.claims.toolResults.length > 0
   if (!named || !isOpen(must(d.core.programs, call.program))) return null
   if (!isOver(call)) return call
   const { interrupt } = must(d.core.threads, call.thread)
@@ -97,6 +99,9 @@ function placeOf(d: Deciding, input: Submit): Place | Refusal {
   const known = links.find(({ link }) => link !== undefined)?.link
   const unknown = links.filter(({ link }) => link === undefined).map(({ id }) => id)
   const linked = known === undefined ? null : must(d.core.calls, known.call)
+  // Results are of one call: the last assistant message is one.
+  const strange = linked === null ? undefined : claims.toolResults.find((id) => !linked.toolCallIds.includes(id))
+  if (strange !== undefined && linked !== null) return { code: 'unknown_tool_call', why: `${strange} is no tool call of ${linked.id}, whose results these are` }
   const named = claims.program === null ? null : programId(tenant, claims.program)
   if (named !== null && unknown.length > 0 && d.core.programs.has(named)) {
     return { code: 'unknown_tool_call', why: `${unknown.join(', ')}: this program has no such tool call` }

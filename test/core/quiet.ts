@@ -1,7 +1,7 @@
 /** A world in which nothing happens by itself, for tests that say what comes in; and what they look for in the facts. */
-import { engineId, type CallId } from '../../src/core/ids.ts'
+import { engineId, tenantId, type CallId } from '../../src/core/ids.ts'
 import type { Fact, Logged } from '../../src/core/fact.ts'
-import type { AttemptReport, Finished } from '../../src/core/input.ts'
+import type { AttemptReport, Claims, Finished } from '../../src/core/input.ts'
 import { emptyLedger } from '../../src/core/state.ts'
 import { CLAIMS, World } from './world.ts'
 
@@ -9,6 +9,12 @@ export const E0 = engineId('e0')
 export const REPORT: AttemptReport = { service: { ...emptyLedger(), useful: { residentUs: 500, workUs: 400 } }, tailPrefilled: 60, tailDecoded: 9, outputTokens: 10, recomputedTokens: 0 }
 
 export class Quiet extends World {
+  readonly tenant = tenantId('t')
+
+  claims(program: string | null): Claims {
+    return { ...CLAIMS, program, identity: { source: 'explicit', confidence: 100 } }
+  }
+
   measure(call: CallId, promptTokens = 60): Logged[] {
     return this.feed({ kind: 'measured', call, promptTokens, matched: null, renderingWon: null })
   }
