@@ -166,6 +166,7 @@ const core = z.strictObject({
   boostsOpenMax: z.int().min(0).default(d.boostsOpenMax),
   boostRetrySeconds: z.number().min(0.01).default(d.boostRetryUs / SECOND_US).transform(seconds),
   humanTools: z.array(z.string().min(1)).default([...d.humanTools]),
+  toolEffects: z.record(z.string().min(1), z.enum(['read', 'idempotent', 'irreversible'])).default({ ...d.toolEffects }),
   programIdleSeconds: inSeconds(d.programIdleUs),
   interruptMaxSeconds: inSeconds(d.interruptMaxUs),
   sessionRetentionSeconds: inSeconds(d.sessionRetentionUs),

@@ -169,7 +169,8 @@ function applyInterrupt(core: CoreState, fact: Fact, atUs: Us): boolean {
     case 'interrupt.started': {
       core.interrupts.set(fact.interrupt, {
         id: fact.interrupt, call: fact.call, thread: fact.thread, program: fact.program, epoch: fact.epoch, kind: fact.of,
-        toolClass: fact.toolClass, toolCallIds: fact.toolCallIds, effect: fact.effect, startedUs: atUs, expected: null, stage: { kind: 'waiting' },
+        toolClass: fact.toolClass, toolCallIds: fact.toolCallIds, effect: fact.effect, effectKey: fact.effectKey,
+        commits: [], startedUs: atUs, expected: null, stage: { kind: 'waiting' },
       })
       learnWaitBegun(core, tenantOf(core, fact.program), must(core.interrupts, fact.interrupt))
       must(core.threads, fact.thread).interrupt = fact.interrupt
@@ -187,6 +188,11 @@ function applyInterrupt(core: CoreState, fact: Fact, atUs: Us): boolean {
     case 'interrupt.expired':
       cutWait(core, fact.interrupt, { kind: 'expired', atUs })
       return true
+    case 'effect.committed': {
+      const { commits } = must(core.interrupts, fact.interrupt)
+      if (!commits.some(({ toolCall }) => toolCall === fact.toolCall)) commits.push({ toolCall: fact.toolCall, record: fact.record, atUs })
+      return true
+    }
     case 'interrupt.cancelled':
       cutWait(core, fact.interrupt, { kind: 'cancelled', atUs })
       return true

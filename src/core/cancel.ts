@@ -7,6 +7,7 @@ import { must } from './assert.ts'
 import { isOver } from './call-read.ts'
 import { giveUp } from './call.ts'
 import { clearTimer, type Deciding } from './deciding.ts'
+import { cancelInterrupt, remainingOf } from './effects.ts'
 import { nodeOf } from './graph-read.ts'
 import { nodeId, programId, threadId, type CallId, type ThreadId } from './ids.ts'
 import type { CancelCall, CancelThread } from './input.ts'
@@ -55,8 +56,7 @@ const refuse = (d: Deciding, input: CancelThread | CancelCall, code: string, why
 export function endThread(d: Deciding, id: ThreadId, why: string): void {
   const thread = must(d.core.threads, id)
   const interrupt = thread.interrupt === null ? null : must(d.core.interrupts, thread.interrupt)
-  const effectsRemaining = interrupt === null || interrupt.effect === 'read' ? [] : [interrupt.id]
-  d.emit({ kind: 'thread.cancelled', program: thread.program, thread: id, why, effectsRemaining })
+  d.emit({ kind: 'thread.cancelled', program: thread.program, thread: id, why, effectsRemaining: interrupt === null ? [] : remainingOf(interrupt) })
   for (const node of d.core.graphs.get(thread.program)?.nodes.values() ?? []) {
     if (node.thread === id && node.stage.kind === 'open') d.emit({ kind: 'node.cancelled', program: thread.program, node: node.id, why })
   }
@@ -71,9 +71,6 @@ export function endThread(d: Deciding, id: ThreadId, why: string): void {
 /** Nothing of the thread runs: its wait ends and its KV goes, and it may be taken up again. */
 export function quieten(d: Deciding, id: ThreadId): void {
   const { interrupt, state } = must(d.core.threads, id)
-  if (interrupt !== null) {
-    d.emit({ kind: 'interrupt.cancelled', interrupt, effect: must(d.core.interrupts, interrupt).effect })
-    clearTimer(d, `expire:${interrupt}`)
-  }
+  if (interrupt !== null) cancelInterrupt(d, interrupt)
   if (state !== null) releaseState(d, state)
 }

@@ -1,5 +1,6 @@
 /** Owns what an operator may set about the core's decisions. Every limit has a name, a default and a stated behaviour. */
 import type { BandWeights } from './bands.ts'
+import type { Effect } from './effect.ts'
 import { seconds, type Bytes, type Tokens, type Us } from './units.ts'
 
 /** Each is a file of this name in `policy/order`. */
@@ -82,6 +83,8 @@ export interface CoreConfig {
   readonly boostRetryUs: Us
   /** Tools that a person answers: their interrupts are HUMAN, with a prior of their own. */
   readonly humanTools: readonly string[]
+  /** What tools do to the world, by name; of others the engine's adapter says it, or they read. */
+  readonly toolEffects: Readonly<Record<string, Effect>>
   /** An undeclared program that ended closes after this; until then a continuing call reopens it. */
   readonly programIdleUs: Us
   /** An interrupt nobody answers expires after this, and its program fails; so does a call that waits so long for its parents in a declared graph. */
@@ -138,6 +141,7 @@ export const CORE_DEFAULTS: CoreConfig = {
   boostsOpenMax: 4,
   boostRetryUs: seconds(1),
   humanTools: [],
+  toolEffects: {},
   programIdleUs: seconds(300),
   interruptMaxUs: seconds(3_600),
   sessionRetentionUs: seconds(3_600),

@@ -5,12 +5,13 @@
  * A fact is never edited: a change of shape is a new version, and `upcast` lifts the old ones.
  */
 import type { Way } from './continuation.ts'
+import type { Effect, EffectRemaining } from './effect.ts'
 import type { DeclaredNode, Edge } from './graph-state.ts'
 import type { Candidate } from './policy/placement/placement.ts'
 import type { Band } from './bands.ts'
 import type { BodyId, CallId, EngineId, InterruptId, MoveId, NodeId, ProgramId, SegmentId, SessionId, StateId, TenantId, ThreadId } from './ids.ts'
 import type { AttemptParts, AttemptReport } from './input.ts'
-import type { Capabilities, Effect, EngineSpeeds, FinishReason, Identity, Interrupt, Origin, Owner, Prices, StandingOrder, Tier } from './state.ts'
+import type { Capabilities, EngineSpeeds, FinishReason, Identity, Interrupt, Origin, Owner, Prices, StandingOrder, Tier } from './state.ts'
 import type { Bytes, Granules, MicroCost, Tokens, Us } from './units.ts'
 
 export const FACT_VERSION = 1
@@ -37,7 +38,7 @@ export type Fact =
   | { kind: 'program.linked'; program: ProgramId; session: SessionId | null; parent: ProgramId | null }
   | { kind: 'program.completed'; program: ProgramId; provisional: boolean }
   | { kind: 'program.closed'; program: ProgramId }
-  | { kind: 'program.cancelled'; program: ProgramId; epoch: number; effectsRemaining: readonly string[] }
+  | { kind: 'program.cancelled'; program: ProgramId; epoch: number; effectsRemaining: readonly EffectRemaining[] }
   | { kind: 'program.failed'; program: ProgramId; why: string }
   | { kind: 'program.forgotten'; program: ProgramId }
   | { kind: 'program.refused'; tenant: TenantId; program: string; code: string; why: string }
@@ -49,7 +50,7 @@ export type Fact =
   | { kind: 'node.cancelled'; program: ProgramId; node: NodeId; why: string }
   | { kind: 'thread.forked'; program: ProgramId; thread: ThreadId; from: ThreadId; state: StateId | null; tokens: Tokens }
   | { kind: 'thread.joined'; program: ProgramId; node: NodeId; committed: readonly NodeId[] }
-  | { kind: 'thread.cancelled'; program: ProgramId; thread: ThreadId; why: string; effectsRemaining: readonly string[] }
+  | { kind: 'thread.cancelled'; program: ProgramId; thread: ThreadId; why: string; effectsRemaining: readonly EffectRemaining[] }
   // calls
   | { kind: 'call.arrived'; call: CallId; program: ProgramId; thread: ThreadId; model: string; epoch: number; band: Band; payer: TenantId; identity: Identity; digest: string; body: BodyId; seed: number; maxTokens: Tokens; exactResume: boolean; promptTokens: Tokens; parents: readonly CallId[]; node: NodeId | null; answers: InterruptId | null; final: boolean; toolResults: readonly string[] }
   | { kind: 'call.attached'; call: CallId; as: CallId }
@@ -75,11 +76,13 @@ export type Fact =
   | { kind: 'call.cancelled'; call: CallId; why: string }
   | { kind: 'call.failed'; call: CallId; code: string; why: string }
   // interrupts
-  | { kind: 'interrupt.started'; interrupt: InterruptId; call: CallId; thread: ThreadId; program: ProgramId; epoch: number; of: Interrupt['kind']; toolClass: string; toolCallIds: readonly string[]; effect: Effect }
+  | { kind: 'interrupt.started'; interrupt: InterruptId; call: CallId; thread: ThreadId; program: ProgramId; epoch: number; of: Interrupt['kind']; toolClass: string; toolCallIds: readonly string[]; effect: Effect; effectKey: string }
   | { kind: 'interrupt.predicted'; interrupt: InterruptId; lowUs: Us; highUs: Us }
   | { kind: 'interrupt.completed'; interrupt: InterruptId; by: CallId; waitUs: Us }
   | { kind: 'interrupt.expired'; interrupt: InterruptId }
-  | { kind: 'interrupt.cancelled'; interrupt: InterruptId; effect: Effect }
+  | { kind: 'interrupt.cancelled'; interrupt: InterruptId; program: ProgramId; effect: Effect; effectKey: string; toolCallIds: readonly string[] }
+  // null: its results came back, and its runtime said nothing of it
+  | { kind: 'effect.committed'; program: ProgramId; interrupt: InterruptId; effectKey: string; toolCall: string; record: string | null }
   // KV; `dropImage` names an image file that nobody refers to any more
   | { kind: 'kv.decided'; state: StateId; interrupt: InterruptId | null; choice: KvChoice; options: readonly KvOption[]; expectedWaitUs: Us; reconsiderAtUs: Us | null; because: string; performed: boolean }
   | { kind: 'kv.preserved'; state: StateId; engine: EngineId }

@@ -4,7 +4,8 @@
  */
 import type { JoinRule, NodeKind } from './graph-state.ts'
 import type { BodyId, CallId, EngineId, MoveId, TenantId } from './ids.ts'
-import type { Capabilities, Effect, EngineSpeeds, FinishReason, Identity, Ledger, Origin } from './state.ts'
+import type { Effect } from './effect.ts'
+import type { Capabilities, EngineSpeeds, FinishReason, Identity, Ledger, Origin } from './state.ts'
 import type { Bytes, Tokens, Us } from './units.ts'
 
 export type Input =
@@ -17,6 +18,7 @@ export type Input =
   | CancelThread
   | CancelCall
   | ReportGraph
+  | CommitEffect
   | HangUp
   | Progress
   | Paused
@@ -128,6 +130,15 @@ export interface ReportGraph {
   readonly forks: readonly ForkReport[]
   readonly nodes: readonly NodeReport[]
   readonly outcomes: readonly OutcomeReport[]
+}
+
+/** A tool did what it does to the world; `record`: what its runtime keeps about it, such as the number of a payment. */
+export interface CommitEffect {
+  readonly kind: 'commitEffect'
+  readonly tenant: TenantId
+  readonly program: string
+  readonly toolCall: string
+  readonly record: string | null
 }
 
 /** The client of a call is gone: its place, sequence and cells are freed. */

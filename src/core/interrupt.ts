@@ -4,6 +4,7 @@
  */
 import { must } from './assert.ts'
 import { setTimer, type Deciding } from './deciding.ts'
+import { effectOf } from './effects.ts'
 import { interruptId, type InterruptId } from './ids.ts'
 import type { Finished } from './input.ts'
 import { decideIdle } from './kv.ts'
@@ -17,7 +18,8 @@ export function startInterrupt(d: Deciding, call: Call, input: Finished): void {
   d.emit({
     kind: 'interrupt.started', interrupt: id, call: call.id, thread: call.thread, program: call.program, epoch: call.epoch,
     of: names.some((name) => d.core.config.humanTools.includes(name)) ? 'HUMAN' : 'TOOL',
-    toolClass: classOf(d, call, names), toolCallIds: input.toolCalls.map((toolCall) => toolCall.id), effect: input.toolEffect,
+    toolClass: classOf(d, call, names), toolCallIds: input.toolCalls.map((toolCall) => toolCall.id), effect: effectOf(d, names, input.toolEffect),
+    effectKey: call.id,
   })
   expectWait(d, id)
   setTimer(d, `expire:${id}`, d.nowUs + d.core.config.interruptMaxUs)

@@ -5,6 +5,7 @@
 import { must } from './assert.ts'
 import { isOver } from './call-read.ts'
 import { clearTimer, setTimer, type Deciding } from './deciding.ts'
+import { cancelInterrupt, effectsRemaining } from './effects.ts'
 import { hasOpenNodes } from './graph-read.ts'
 import { programId, sessionId, type ProgramId, type ThreadId } from './ids.ts'
 import type { CancelProgram, DeclareProgram, FinishProgram } from './input.ts'
@@ -66,11 +67,7 @@ const refuseProgram = (d: Deciding, input: FinishProgram | CancelProgram, code: 
 
 /** Cancel along the program (seed section 25): no call starts, running ones stop, waits end, KV goes; so for its sub-agents. */
 function cancel(d: Deciding, program: Program): void {
-  const waiting = interruptsOf(d, program)
-  d.emit({
-    kind: 'program.cancelled', program: program.id, epoch: program.epoch + 1,
-    effectsRemaining: waiting.filter(({ effect }) => effect !== 'read').map(({ id }) => id),
-  })
+  d.emit({ kind: 'program.cancelled', program: program.id, epoch: program.epoch + 1, effectsRemaining: effectsRemaining(d.core, program) })
   endCalls(d, program, 'its program was cancelled')
   endInterrupts(d, program)
   for (const thread of program.threads) release(d, thread)
@@ -96,10 +93,7 @@ const interruptsOf = (d: Deciding, program: Program) => program.threads
   .map((id) => must(d.core.interrupts, id))
 
 function endInterrupts(d: Deciding, program: Program): void {
-  for (const interrupt of interruptsOf(d, program)) {
-    d.emit({ kind: 'interrupt.cancelled', interrupt: interrupt.id, effect: interrupt.effect })
-    clearTimer(d, `expire:${interrupt.id}`)
-  }
+  for (const { id } of interruptsOf(d, program)) cancelInterrupt(d, id)
 }
 
 /** Ends a program that answered: its States become the session's prefixes, or go. */

@@ -26,6 +26,7 @@ import type { Turns } from './turn-state.ts'
 import type { Bytes, Cells, Granules, Tokens, Us } from './units.ts'
 import type { Band, BandWeights, ReadyQueue } from './bands.ts'
 import type { CoreConfig } from './config.ts'
+import type { Effect } from './effect.ts'
 import type { Graph } from './graph-state.ts'
 import type { CallStanding, LearnedOfAll, LearnedOfTenant, Standing } from './learned.ts'
 import type { Interval } from './predict/trust.ts'
@@ -274,8 +275,6 @@ type ToolCallLink = { readonly call: CallId; readonly answeredBy: CallId | null 
 
 // ---------------------------------------------------------------- interrupts
 
-export type Effect = 'read' | 'idempotent' | 'irreversible'
-
 export interface Interrupt {
   readonly id: InterruptId
   readonly call: CallId
@@ -287,6 +286,10 @@ export interface Interrupt {
   readonly toolClass: string
   readonly toolCallIds: readonly string[]
   readonly effect: Effect
+  /** The same for every retry of its call: what an outside system tells a repetition by. */
+  readonly effectKey: string
+  /** Tool calls known to be done, oldest first, with what their runtime keeps about them. */
+  readonly commits: { readonly toolCall: string; readonly record: string | null; readonly atUs: Us }[]
   readonly startedUs: Us
   /** How long it was expected to last when it started; null: nothing was. */
   expected: Interval | null

@@ -11,6 +11,7 @@ import { finished, attemptFailed, hangUp, measured, measureFailed, paused, progr
 import { cancelCall, cancelThread } from './cancel.ts'
 import { deciding, type Deciding } from './deciding.ts'
 import { dispatch } from './dispatch.ts'
+import { commitEffect } from './effects.ts'
 import { engineJoined, engineLost, restart } from './engine.ts'
 import type { Logged } from './fact.ts'
 import { reportGraph } from './graph.ts'
@@ -48,6 +49,7 @@ function decide(d: Deciding, input: Input): void {
     case 'cancelThread': return cancelThread(d, input)
     case 'cancelCall': return cancelCall(d, input)
     case 'reportGraph': return reportGraph(d, input)
+    case 'commitEffect': return commitEffect(d, input)
     case 'hangUp': return hangUp(d, input)
     case 'progress': return progress(d, input)
     case 'paused': return paused(d, input)

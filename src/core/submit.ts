@@ -8,10 +8,11 @@ import { bandOf } from './bands.ts'
 import { isOver } from './call-read.ts'
 import { claimOf, lastOpenOf, threadOfNode, threadRefusal, type Claim } from './claim.ts'
 import { clearTimer, ignore, type Deciding } from './deciding.ts'
+import { cancelInterrupt, commitAll, isReplayable } from './effects.ts'
 import { fork } from './fork.ts'
 import { takeReport } from './graph.ts'
 import type { Refusal } from './graph-check.ts'
-import { programId, sessionId, tenantId, threadId, type CallId, type ProgramId, type SessionId, type ThreadId } from './ids.ts'
+import { interruptId, programId, sessionId, tenantId, threadId, type CallId, type ProgramId, type SessionId, type ThreadId } from './ids.ts'
 import type { Submit } from './input.ts'
 import { parentRefusal } from './lineage.ts'
 import { expectProgram } from './predict/expect.ts'
@@ -63,9 +64,8 @@ function retryOf(d: Deciding, input: Submit): Call | null {
   const named = program !== null || input.claims.session !== null || input.claims.toolResults.length > 0
   if (!named || !isOpen(must(d.core.programs, call.program))) return null
   if (!isOver(call)) return call
-  const { interrupt } = must(d.core.threads, call.thread)
-  const waits = interrupt !== null && must(d.core.interrupts, interrupt).call === call.id
-  return call.stage.kind === 'committed' && waits ? call : null
+  const interrupt = d.core.interrupts.get(interruptId(call.id))
+  return interrupt !== undefined && isReplayable(interrupt) ? call : null
 }
 
 function retry(d: Deciding, input: Submit, call: Call): void {
@@ -246,12 +246,12 @@ const EVERYBODY = tenantId('')
 function abandonInterrupt(d: Deciding, id: ThreadId): void {
   const interrupt = d.core.threads.get(id)?.interrupt ?? null
   if (interrupt === null) return
-  d.emit({ kind: 'interrupt.cancelled', interrupt, effect: must(d.core.interrupts, interrupt).effect })
-  clearTimer(d, `expire:${interrupt}`)
+  cancelInterrupt(d, interrupt)
   restOf(d, id)
 }
 
 function endInterrupt(d: Deciding, interrupt: Interrupt, by: CallId): void {
+  commitAll(d, interrupt)
   d.emit({ kind: 'interrupt.completed', interrupt: interrupt.id, by, waitUs: d.nowUs - interrupt.startedUs })
   clearTimer(d, `expire:${interrupt.id}`)
   restOf(d, interrupt.thread)

@@ -111,6 +111,7 @@ export class Admissions {
       case 'call.failed': return this.#failed(fact.call, fact.code, fact.why)
       case 'program.started':
       case 'program.completed':
+      case 'effect.committed':
       case 'program.cancelled':
       case 'graph.reported':
       case 'thread.cancelled':

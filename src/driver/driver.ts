@@ -292,6 +292,13 @@ export class Driver implements Gateway {
     return reply
   }
 
+  commitEffect(tenant: TenantId, program: string, toolCall: string, record: string | null): Promise<ProgramReply> {
+    if (this.#stopped) return Promise.resolve(STOPPING)
+    const reply = this.#admissions.reply(programId(tenant, program), (fact) => fact.kind === 'effect.committed' && fact.toolCall === toolCall)
+    this.post({ kind: 'commitEffect', tenant, program, toolCall, record })
+    return reply
+  }
+
   facts(tenant: TenantId, program: string, max: number): readonly Logged[] {
     return this.#trace.of(programId(tenant, program), max)
   }

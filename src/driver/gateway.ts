@@ -60,6 +60,8 @@ export interface Gateway {
   cancelThread(tenant: TenantId, program: string, thread: string): Promise<ProgramReply>
   /** `call`: its id, or the name of its node. */
   cancelCall(tenant: TenantId, program: string, call: string): Promise<ProgramReply>
+  /** A tool did what it does to the world; said again it changes nothing. */
+  commitEffect(tenant: TenantId, program: string, toolCall: string, record: string | null): Promise<ProgramReply>
   /** Live state, to read. */
   readonly core: Readonly<CoreState>
   /** Facts about one program (its own, its calls', interrupts' and States'), oldest first, newest at most `max`. */

@@ -4,8 +4,9 @@
  * cancelled or superseded one is stopped.
  */
 import { must } from '../core/assert.ts'
+import { isReplayable } from '../core/effects.ts'
 import type { Fact } from '../core/fact.ts'
-import type { CallId, EngineId } from '../core/ids.ts'
+import type { CallId, EngineId, InterruptId, ProgramId } from '../core/ids.ts'
 import type { Input } from '../core/input.ts'
 import type { CoreState, State } from '../core/state.ts'
 import type { EngineCommand, EnginePort, ImageIdentity, ImageSpan, Ports } from './ports.ts'
@@ -49,7 +50,13 @@ export class Performer {
       case 'call.failed': return this.#ended(fact.call)
       case 'interrupt.completed':
       case 'interrupt.expired':
-      case 'interrupt.cancelled': return this.#ports.bodies.drop(resultOf(callOfInterrupt(fact.interrupt)))
+      case 'interrupt.cancelled': return this.#dropResult(fact.interrupt)
+      case 'program.completed':
+        if (!fact.provisional) this.#dropResults(fact.program)
+        return
+      case 'program.closed':
+      case 'program.cancelled':
+      case 'program.failed': return this.#dropResults(fact.program)
       case 'timer.set': return this.#setTimer(fact.timer, fact.atUs)
       case 'timer.cleared': return this.#clearTimer(fact.timer)
       default: return this.#performKv(fact)
@@ -183,6 +190,16 @@ export class Performer {
     this.#ports.bodies.drop(recordOf(call))
     this.#ports.bodies.drop(resultOf(call))
     this.#measureNext(call)
+  }
+
+  /** What is never made anew is kept for its retry, as long as its program is open. */
+  #dropResult(id: InterruptId): void {
+    const interrupt = this.#core.interrupts.get(id)
+    if (interrupt === undefined || !isReplayable(interrupt)) this.#ports.bodies.drop(resultOf(callOfInterrupt(id)))
+  }
+
+  #dropResults(program: ProgramId): void {
+    for (const call of this.#core.programs.get(program)?.calls ?? []) this.#ports.bodies.drop(resultOf(call))
   }
 
   #dropCall(call: CallId): void {

@@ -1,9 +1,10 @@
 /**
- * Owns the names of working bodies and how long each is needed: a call's own while it is open, its result while its tool
- * calls wait to be answered, a token record while a State has it. Whoever ends one drops it; what a crash kept from being
+ * Owns the names of working bodies and how long each is needed: a call's own while it is open, its result while a retry
+ * must be shown it, a token record while a State has it. Whoever ends one drops it; what a crash kept from being
  * dropped is found here at the next start.
  */
 import { isOver } from '../core/call-read.ts'
+import { isReplayable } from '../core/effects.ts'
 import { bodyId, type BodyId, type CallId } from '../core/ids.ts'
 import type { CoreState } from '../core/state.ts'
 
@@ -23,7 +24,11 @@ export function neededBodies(core: Readonly<CoreState>): ReadonlySet<BodyId> {
   for (const call of core.calls.values()) {
     if (!isOver(call)) needed.add(bodyOf(call.id)).add(preparedOf(call.id)).add(journalOf(call.id))
   }
-  for (const { call, stage } of core.interrupts.values()) if (stage.kind === 'waiting') needed.add(resultOf(call))
+  for (const interrupt of core.interrupts.values()) {
+    const stage = core.programs.get(interrupt.program)?.stage
+    const mayGoOn = stage?.kind === 'open' || (stage?.kind === 'ended' && stage.provisional)
+    if (mayGoOn && isReplayable(interrupt)) needed.add(resultOf(interrupt.call))
+  }
   for (const { record } of core.states.values()) if (record !== null) needed.add(recordOf(record))
   return needed
 }

@@ -10,7 +10,8 @@
 import { performance } from 'node:perf_hooks'
 import { engineId, type CallId } from '../core/ids.ts'
 import type { AttemptReport } from '../core/input.ts'
-import type { Capabilities, Effect, EngineSpeeds } from '../core/state.ts'
+import type { Effect } from '../core/effect.ts'
+import type { Capabilities, EngineSpeeds } from '../core/state.ts'
 import type { Tokens, Us } from '../core/units.ts'
 import type {
   EngineCommand, EnginePort, EngineSink, Measurement, MeasureRequest, StartCommand,

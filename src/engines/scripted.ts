@@ -10,7 +10,8 @@ import { performance } from 'node:perf_hooks'
 import { engineId, type CallId, type StateId } from '../core/ids.ts'
 import { SECOND_US, type Tokens, type Us } from '../core/units.ts'
 import type { AttemptReport } from '../core/input.ts'
-import type { Capabilities, Effect } from '../core/state.ts'
+import type { Effect } from '../core/effect.ts'
+import type { Capabilities } from '../core/state.ts'
 import type {
   Clock, EngineCommand, EnginePort, EngineSink, Measurement, MeasureRequest, StartCommand,
 } from '../driver/ports.ts'

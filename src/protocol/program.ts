@@ -57,6 +57,19 @@ export function parseDeclaration(json: unknown): ParsedDeclaration {
   return { ok: true, declaration: { program, session, agent, parent, steps, deadlineUs } }
 }
 
+const effect = z.looseObject({ toolCall: z.string().min(1).max(ID_CHARS_MAX), record: z.string().max(ID_CHARS_MAX).nullish() })
+
+type ParsedEffect =
+  | { readonly ok: true; readonly effect: { readonly toolCall: string; readonly record: string | null } }
+  | { readonly ok: false; readonly problem: Problem }
+
+/** A tool call that is done, and what its runtime keeps about it. */
+export function parseEffect(json: unknown): ParsedEffect {
+  const parsed = effect.safeParse(json ?? {})
+  if (!parsed.success) return { ok: false, problem: bodyProblem(parsed.error) }
+  return { ok: true, effect: { toolCall: parsed.data.toolCall, record: parsed.data.record ?? null } }
+}
+
 interface ServiceView { readonly residentUs: Us; readonly workUs: Us }
 
 export interface ProgramView {

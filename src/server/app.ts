@@ -17,7 +17,7 @@ import { sendProblem, type Credential, type Door, type DoorLimits, type Handler 
 import { cancelCall, cancelThread, reportGraph } from './graph.ts'
 import { DoorMetrics } from './metrics.ts'
 import { health, listModels, readiness, showModel } from './models.ts'
-import { cancelProgram, declareProgram, finishProgram, listPrograms, programFacts, showProgram } from './programs.ts'
+import { cancelProgram, commitEffect, declareProgram, finishProgram, listPrograms, programFacts, showProgram } from './programs.ts'
 import type { UpdateFeed } from './update-feed.ts'
 
 export interface AppOptions {
@@ -51,6 +51,7 @@ const routesOf = (door: Door): readonly Route[] => [
   { method: 'POST', url: '/v1/programs/:id/graph', access: 'key', handle: reportGraph(door) },
   { method: 'DELETE', url: '/v1/programs/:id/threads/:part', access: 'key', handle: cancelThread(door) },
   { method: 'DELETE', url: '/v1/programs/:id/calls/:part', access: 'key', handle: cancelCall(door) },
+  { method: 'POST', url: '/v1/programs/:id/effects', access: 'key', handle: commitEffect(door) },
   { method: 'GET', url: '/v1/programs/:id/facts', access: 'key', handle: programFacts(door) },
   { method: 'GET', url: '/healthz', access: 'open', handle: health() },
   { method: 'GET', url: '/readyz', access: 'open', handle: readiness(door) },

@@ -1,5 +1,5 @@
 /**
- * Owns the routes of programs: declare, list, look, finish, cancel, read the facts. Everything is seen through the
+ * Owns the routes of programs: declare, list, look, finish, cancel, commit an effect, read the facts. Everything is seen through the
  * caller's tenant: another's program is as absent as one that never was.
  */
 import type { FastifyReply, FastifyRequest } from 'fastify'
@@ -7,7 +7,7 @@ import type { Program } from '../core/state.ts'
 import type { ProgramReply } from '../driver/gateway.ts'
 import type { Page } from '../protocol/admin.ts'
 import { problem, problemOf } from '../protocol/errors.ts'
-import { parseDeclaration, type ProgramView } from '../protocol/program.ts'
+import { parseDeclaration, parseEffect, type ProgramView } from '../protocol/program.ts'
 import { deadlineOf, sendProblem, type Credential, type Door, type Handler } from './door.ts'
 import { findProgram, viewProgram, viewProgramDetail } from './program-view.ts'
 
@@ -69,6 +69,14 @@ export const cancelProgram = (door: Door): Handler => async (request, reply, cre
   const cancelled = facts.findLast(({ fact }) => fact.kind === 'program.cancelled')?.fact
   const effectsRemaining = cancelled?.kind === 'program.cancelled' ? cancelled.effectsRemaining : []
   return shown(door, reply, credential, answer, { effectsRemaining })
+}
+
+/** A tool did what it does to the world: cancel lists it, and its call is never made anew. */
+export const commitEffect = (door: Door): Handler => async (request, reply, credential) => {
+  const parsed = parseEffect(request.body)
+  if (!parsed.ok) return sendProblem(reply, parsed.problem)
+  const { toolCall, record } = parsed.effect
+  return shown(door, reply, credential, await door.gateway.commitEffect(credential.tenant, rawIdOf(request), toolCall, record))
 }
 
 export const programFacts = (door: Door): Handler => (request, reply, credential) => {

@@ -42,7 +42,7 @@ const completed = (name: string, parts: readonly [number, number, number, number
 })
 const waitStarted = (name: string, toolClass = 'search'): Fact => ({
   kind: 'interrupt.started', interrupt: interruptId(callId(name)), call: callId(name), thread: threadId(program, 'main'), program, epoch: 0,
-  of: 'TOOL', toolClass, toolCallIds: ['t'], effect: 'read',
+  of: 'TOOL', toolClass, toolCallIds: ['t'], effect: 'read', effectKey: 'k',
 })
 const waitCompleted = (name: string, by: string): Fact => ({ kind: 'interrupt.completed', interrupt: interruptId(callId(name)), by: callId(by), waitUs: 0 })
 const onboard = (move: string, forCall: string | null): Fact => ({

@@ -56,7 +56,7 @@ export class Learned {
     const call = callId(`c${this.#count}`)
     const id: InterruptId = interruptId(call)
     const interrupt: Interrupt = {
-      id, call, thread: threadId(program.id, 'main'), program: program.id as ProgramId, epoch: 1, kind, toolClass, toolCallIds: [], effect: 'read',
+      id, call, thread: threadId(program.id, 'main'), program: program.id as ProgramId, epoch: 1, kind, toolClass, toolCallIds: [], effect: 'read', effectKey: 'k', commits: [],
       startedUs, expected: null, stage: { kind: 'waiting' },
     }
     this.core.interrupts.set(id, interrupt)

@@ -311,7 +311,9 @@ test('cancel names the effects that remain and releases a copy under way as soon
   at.end(call, { finish: 'tool_calls', toolCalls: [{ id: 'pay', name: 'pay' }], toolEffect: 'irreversible' })
   const move = only(at.log, 'kv.offload.begun')[0]?.move ?? moveId('')
   const facts = at.feed({ kind: 'cancelProgram', tenant: tenantId('t'), program: 'p' })
-  assert.deepEqual(only(facts, 'program.cancelled')[0]?.effectsRemaining, [`${call}.wait`])
+  assert.deepEqual(only(facts, 'program.cancelled')[0]?.effectsRemaining, [
+    { interrupt: `${call}.wait`, effect: 'irreversible', effectKey: call, committed: [], unknown: ['pay'] },
+  ])
   assert.equal(at.core.states.size, 1, 'isolated while its transfer runs')
   at.feed({ kind: 'moveDone', engine: E0, reign: 1, move, bytes: 7_000, digest: 'x', copyUs: 5 })
   assert.equal(at.core.states.size, 0)

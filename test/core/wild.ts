@@ -153,6 +153,7 @@ const MAKERS: { readonly [Kind in Input['kind']]: (hand: Hand) => Extract<Input,
     forks: hand.pick() % 2 === 0 ? [] : [{ thread: hand.thread, from: hand.thread }], nodes: hand.nodes(),
     outcomes: hand.pick() % 2 === 0 ? [] : [{ node: hand.node, outcome: hand.of(['completed', 'completed', 'failed', 'cancelled']), why: '' }],
   }),
+  commitEffect: (hand) => ({ kind: 'commitEffect', tenant: hand.tenant, program: hand.program, toolCall: hand.toolCall(), record: hand.maybe(hand.of(NONSENSE)) }),
   hangUp: (hand) => ({ kind: 'hangUp', call: hand.call }),
   progress: (hand) => {
     const { engine, reign, ...from } = hand.from()

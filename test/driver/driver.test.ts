@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { MemoryDisk } from '../../src/store/memory.ts'
-import { follow, house, LOCAL, submission, until, type Message } from './house.ts'
+import { follow, house, LOCAL, type Answer, submission, until, type Message } from './house.ts'
 
 const TOOLS = { items: [{ match: 'go', toolCalls: [{ name: 'search', arguments: { q: 'x' } }] }, { match: '.', text: 'The answer is forty-two.' }], tokensPerSecond: 2_000 }
 
@@ -52,6 +52,27 @@ test('a retry of a call whose tool calls were committed gets them again and gene
   assert.equal(again.first?.call, first.first?.call)
   assert.equal(at.driver.core.calls.size, 1)
   await at.close()
+})
+
+test('what an irreversible tool call showed is kept after it was answered: a retry gets it again and generates nothing', async () => {
+  const at = await house(TOOLS, { toolEffects: { search: 'irreversible' } })
+  const same = { digest: 'pay' }
+  const ask = (): Promise<Answer> => follow(at.driver.submit(submission([{ role: 'user', content: 'go' }], { program: 'p' }, same)))
+  const first = await ask()
+  const id = `call_${first.first?.call ?? ''}_0`
+  assert.deepEqual(await at.driver.commitEffect(LOCAL, 'p', id, 'payment 17'), { ok: true, program: 'p' })
+  assert.equal((await at.driver.commitEffect(LOCAL, 'p', 'never', null)).ok, false)
+  await follow(at.driver.submit(submission([
+    { role: 'user', content: 'go' }, { role: 'assistant', content: '', toolCalls: [{ id, ...first.toolCalls[0] as { name: string; arguments: string } }] },
+    { role: 'tool', content: 'found', toolCallId: id },
+  ], { program: 'p' })))
+  const again = await ask()
+  assert.deepEqual(again.toolCalls, first.toolCalls)
+  assert.equal(again.first?.call, first.first?.call)
+  assert.equal(at.driver.core.calls.size, 2)
+  await at.driver.finish(LOCAL, 'p')
+  await at.close()
+  assert.deepEqual(at.disk.bodySizes().filter(({ id: kept }) => kept.startsWith('result:')), [], 'gone with its program')
 })
 
 test('a client that hangs up while its call is queued or running frees place, sequence and cells', async () => {

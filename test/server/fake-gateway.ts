@@ -7,7 +7,8 @@ import { CORE_DEFAULTS } from '../../src/core/config.ts'
 import { FACT_VERSION, type Fact, type Logged } from '../../src/core/fact.ts'
 import { step } from '../../src/core/step.ts'
 import type { Input } from '../../src/core/input.ts'
-import { callId, engineId, programId, sessionId, type TenantId } from '../../src/core/ids.ts'
+import type { EffectRemaining } from '../../src/core/effect.ts'
+import { callId, engineId, interruptId, programId, sessionId, type TenantId } from '../../src/core/ids.ts'
 import type { Capabilities, CoreState } from '../../src/core/state.ts'
 import type { CallUpdate, Gateway, ProgramReply, Submission } from '../../src/driver/gateway.ts'
 import type { ChatCall } from '../../src/protocol/chat.ts'
@@ -85,6 +86,7 @@ export function fakeGateway(play: (call: FakeCall) => void = () => undefined): F
       watchers.add(watcher)
       return () => { watchers.delete(watcher) }
     },
+    commitEffect: (tenant, raw, toolCall, record) => commit(gateway, tenant, raw, toolCall, record),
     nowUs: () => gateway.time,
   }
   return gateway
@@ -99,13 +101,23 @@ function act(gateway: FakeGateway, watchers: ReadonlySet<(logged: Logged) => voi
   return Promise.resolve(refused === undefined ? { ok: true, program } : { ok: false, code: refused.code, why: refused.why })
 }
 
+function commit(gateway: FakeGateway, tenant: TenantId, raw: string, toolCall: string, record: string | null): Promise<ProgramReply> {
+  const program = programId(tenant, raw)
+  const interrupt = [...gateway.core.interrupts.values()].find((one) => one.program === program && one.toolCallIds.includes(toolCall))
+  if (interrupt === undefined) return Promise.resolve({ ok: false, code: 'unknown_tool_call', why: toolCall })
+  gateway.tell({ kind: 'effect.committed', program, interrupt: interrupt.id, effectKey: interrupt.effectKey, toolCall, record })
+  return Promise.resolve({ ok: true, program: raw })
+}
+
+const MAIL: EffectRemaining = { interrupt: interruptId(callId('c')), effect: 'irreversible', effectKey: 'c', committed: ['mail'], unknown: [] }
+
 function end(gateway: FakeGateway, how: 'finish' | 'cancel', tenant: TenantId, raw: string): Promise<ProgramReply> {
   const answer = gateway.answers[how]
   const id = programId(tenant, raw)
   if (answer !== undefined) return Promise.resolve(answer)
   if (!gateway.core.programs.has(id)) return Promise.resolve({ ok: false, code: 'unknown_program', why: raw })
   gateway.tell(how === 'finish' ? { kind: 'program.completed', program: id, provisional: false }
-    : { kind: 'program.cancelled', program: id, epoch: 2, effectsRemaining: ['mail sent'] })
+    : { kind: 'program.cancelled', program: id, epoch: 2, effectsRemaining: [MAIL] })
   return Promise.resolve({ ok: true, program: raw })
 }
 

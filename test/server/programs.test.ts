@@ -95,7 +95,7 @@ describe('a program that waits', () => {
     })
     gateway.tell({
       kind: 'interrupt.started', interrupt: interruptId(callId('c1')), call: callId('c1'), thread: threadId(id, 'main'), program: id, epoch: 1,
-      of: 'TOOL', toolClass: 'search', toolCallIds: ['call_c1_0'], effect: 'read',
+      of: 'TOOL', toolClass: 'search', toolCallIds: ['call_c1_0'], effect: 'read', effectKey: 'k',
     })
     gateway.time += 3_000_000
     const { waits, service, states } = (await ask(app, 'GET', '/v1/programs/p')).json()
@@ -126,12 +126,29 @@ describe('an act on a program', () => {
     assert.equal(reply.json().id, id)
   })
 
+  test('is told what its tools did, once the tool call is known', async (t) => {
+    const gateway = fakeGateway()
+    const app = appOf(t, gateway, { tenants })
+    await ask(app, 'POST', '/v1/programs', 'key-of-a', { id: 'p' })
+    const program = programId(tenantId('a'), 'p')
+    const call = callId('c')
+    gateway.core.threads.set(`${program}/main` as never, { interrupt: null } as never)
+    gateway.tell({
+      kind: 'interrupt.started', interrupt: interruptId(call), call, thread: `${program}/main` as never, program, epoch: 1, of: 'TOOL', toolClass: 'pay',
+      toolCallIds: ['pay-0'], effect: 'irreversible', effectKey: 'c',
+    })
+    const post = (body: object) => ask(app, 'POST', '/v1/programs/p/effects', 'key-of-a', body)
+    assert.equal((await post({ toolCall: 'pay-0', record: 'payment 17' })).statusCode, 200)
+    assert.deepEqual(gateway.core.interrupts.get(interruptId(call))?.commits.map(({ record }) => record), ['payment 17'])
+    assert.deepEqual([(await post({ toolCall: 'never' })).statusCode, (await post({})).statusCode], [400, 400])
+  })
+
   test('is cancelled with what remains outside, and finished once', async (t) => {
     const gateway = fakeGateway()
     const app = appOf(t, gateway, { tenants })
     for (const id of ['p', 'q']) await ask(app, 'POST', '/v1/programs', 'key-of-a', { id })
     const cancelled = await ask(app, 'DELETE', '/v1/programs/p')
-    assert.deepEqual([cancelled.statusCode, cancelled.json().stage.kind, cancelled.json().effectsRemaining], [200, 'cancelled', ['mail sent']])
+    assert.deepEqual([cancelled.statusCode, cancelled.json().stage.kind, cancelled.json().effectsRemaining[0].committed], [200, 'cancelled', ['mail']])
     const finished = await app.inject({ method: 'POST', url: '/v1/programs/q/finish', headers: { ...bearer('key-of-a'), 'content-type': 'application/json' } })
     assert.deepEqual([finished.statusCode, finished.json().stage.kind], [200, 'ended'])
     gateway.answers.finish = { ok: false, code: 'program_ended', why: 'q' }
