@@ -5,9 +5,9 @@
  */
 import { copyInUs, copyOutUs, feedAgain, imageReserveBytes } from './cost.ts'
 import { must } from './assert.ts'
-import { hostFreeBytes, originsOf, spanTokens, stateTokens } from './kv-read.ts'
+import { granulesFor, granulesOf, granulesTotal, hostFreeBytes, originsOf, spanTokens, stateTokens } from './kv-read.ts'
 import type { Call, CoreState, Engine, State } from './state.ts'
-import type { Tokens } from './units.ts'
+import type { Granules, Tokens } from './units.ts'
 
 export type Way =
   /** There is nothing to bring. */
@@ -46,6 +46,11 @@ export function luggageOf(core: Readonly<CoreState>, call: Readonly<Call>, state
   return { state, fedTokens, byOrigin: originsOf(core, state, fedTokens) }
 }
 
+/** Device memory that a call takes up when it comes by this way: its own, or that of an image which is longer. */
+export function granulesBy(core: Readonly<CoreState>, call: Readonly<Call>, state: Readonly<State> | null, engine: Engine, way: Way): Granules {
+  return Math.max(granulesFor(core, engine, call), way === 'onboarded' ? granulesOf(engine, state?.host?.tokens ?? 0) : 0)
+}
+
 /** The cheaper of copying and feeding again, where an engine can read the copy at all. */
 export function wayTo(core: Readonly<CoreState>, call: Readonly<Call>, luggage: Luggage, engine: Engine): Way {
   const { state, fedTokens } = luggage
@@ -55,14 +60,17 @@ export function wayTo(core: Readonly<CoreState>, call: Readonly<Call>, luggage: 
   if (state.device !== null) {
     const from = must(core.engines, state.device.engine)
     const copyUs = copyOutUs(from, state.device.tokens) + copyInUs(engine, state.device.tokens)
-    return canMove(core, state, from, engine) && copyUs <= againUs ? 'moved' : 'recomputed'
+    return canMove(core, state, from, engine) && canHold(engine, state.device.tokens) && copyUs <= againUs ? 'moved' : 'recomputed'
   }
   if (state.host === null) return 'recomputed'
-  return canRead(engine, state.host.imageKey) && copyInUs(engine, state.host.tokens) <= againUs ? 'onboarded' : 'recomputed'
+  return canRead(engine, state.host.imageKey) && canHold(engine, state.host.tokens) && copyInUs(engine, state.host.tokens) <= againUs ? 'onboarded' : 'recomputed'
 }
 
 const canRead = ({ capabilities }: Engine, imageKey: string | null): boolean =>
   capabilities.onboard && imageKey !== null && capabilities.imageKey === imageKey
+
+const canHold = (engine: Engine, tokens: Tokens): boolean =>
+  engine.capabilities.memory === null || granulesOf(engine, tokens) <= granulesTotal(engine)
 
 const canMove = (core: Readonly<CoreState>, state: State, from: Engine, to: Engine): boolean =>
   from.stage === 'joined' && from.capabilities.offload && canRead(to, from.capabilities.imageKey)

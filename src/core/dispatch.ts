@@ -11,6 +11,7 @@
  */
 import { must } from './assert.ts'
 import { setTimer, type Deciding } from './deciding.ts'
+import { granulesBy } from './continuation.ts'
 import type { CallId, EngineId } from './ids.ts'
 import { discardDevice, giveWay, type MayLose } from './kv.ts'
 import { callWaitingOn, granulesFor, granulesFree, granulesLeaving, granulesTotal, stateOf } from './kv-read.ts'
@@ -96,7 +97,7 @@ function tryRun(d: Deciding, call: Call, look: Look): boolean {
   if (placed === null) return false
   const { engine } = placed
   const held = state?.device?.engine === engine.id ? state.device.granules : 0
-  const needed = Math.max(0, granulesFor(d.core, engine, call) - held)
+  const needed = Math.max(0, granulesBy(d.core, call, state, engine, placed.way) - held)
   const kept = reservedOn(d.core, engine, call)
   const better = (look.wanted.get(engine.id) ?? 0) - kept
   const before = look.waiting.get(engine.id) ?? 0
@@ -109,7 +110,7 @@ function tryRun(d: Deciding, call: Call, look: Look): boolean {
     }
   }
   look.wanted.set(engine.id, better)
-  carryOut(d, call, state, placed, look.wanted)
+  carryOut(d, call, state, engine, look.wanted)
   return true
 }
 

@@ -3,6 +3,7 @@
  * ledger; what lay on its device is gone, what lies on host is not.
  */
 import { must } from './assert.ts'
+import { returnMany } from './batch-return.ts'
 import { isOver } from './call-read.ts'
 import { detach, failWhatFitsNowhere, retry } from './call.ts'
 import { ignore, type Deciding } from './deciding.ts'
@@ -20,6 +21,7 @@ export function engineJoined(d: Deciding, input: EngineJoined): void {
   if (before?.stage === 'joined') lose(d, before, 'it joined anew', (call) => retry(d, call, 'its engine joined anew'))
   d.emit({ kind: 'engine.joined', engine: input.engine, capabilities: input.capabilities, speeds: input.speeds })
   failWhatFitsNowhere(d)
+  for (const model of input.capabilities.models) returnMany(d, model)
 }
 
 export function engineLost(d: Deciding, input: EngineLost): void {

@@ -11,7 +11,7 @@ import { candidatesFor, placementOf } from './placements.ts'
 import type { Ahead, Placement } from './policy/placement/placement.ts'
 import { reservedFor } from './reservations.ts'
 import { schedule } from './schedule.ts'
-import type { Call, State } from './state.ts'
+import type { Call, Engine, State } from './state.ts'
 
 /** Null where no engine that is there could hold it. */
 export function placementFor(d: Deciding, call: Call, state: State | null, ahead: Ahead): Placement | null {
@@ -22,7 +22,7 @@ export function placementFor(d: Deciding, call: Call, state: State | null, ahead
 }
 
 /** There is room for it where it was placed, by the way that is best by now. Only a choice is told: one engine alone is none. */
-export function carryOut(d: Deciding, call: Call, state: State | null, { engine }: Placement, ahead: Ahead): void {
+export function carryOut(d: Deciding, call: Call, state: State | null, engine: Engine, ahead: Ahead): void {
   const way = wayTo(d.core, call, luggageOf(d.core, call, state), engine)
   const candidates = candidatesFor(d.core, call, state)
   if (candidates.length > 1) {

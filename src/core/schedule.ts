@@ -3,10 +3,10 @@
  * host, or by feeding it again. Says how many tokens are kept and how many are fed a second time.
  */
 import { must } from './assert.ts'
-import { baseTokensOf, fedTokensOf, luggageOf, wayTo } from './continuation.ts'
+import { baseTokensOf, fedTokensOf, granulesBy, luggageOf, wayTo } from './continuation.ts'
 import { clearTimer, type Deciding } from './deciding.ts'
 import { moveId, stateId } from './ids.ts'
-import { granulesFor, granulesOf, isExact, spanTokens, stateOf, stateTokens } from './kv-read.ts'
+import { granulesFor, isExact, spanTokens, stateOf, stateTokens } from './kv-read.ts'
 import { endWatch } from './promote.ts'
 import { compareCalls } from './queue.ts'
 import type { Call, Engine, State } from './state.ts'
@@ -31,7 +31,7 @@ function beginOnboard(d: Deciding, call: Call, state: State, engine: Engine): vo
   d.emit({
     kind: 'kv.onboard.begun', move: moveId(`${state.id}-${d.core.seq}`), state: state.id, engine: engine.id,
     tokens: state.host?.tokens ?? 0, forCall: call.id,
-    reservedGranules: Math.max(granulesFor(d.core, engine, call), granulesOf(engine, state.host?.tokens ?? 0)),
+    reservedGranules: granulesBy(d.core, call, state, engine, 'onboarded'),
     expectedWorkUs: expectedWorkUs(d, call, engine, state.host?.tokens ?? 0),
   })
 }

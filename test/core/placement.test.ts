@@ -9,7 +9,7 @@ import { leastSeconds } from '../../src/core/policy/placement/least-seconds.ts'
 import { mostRoom } from '../../src/core/policy/placement/most-room.ts'
 import type { Candidate } from '../../src/core/policy/placement/placement.ts'
 import type { Capabilities, CoreState } from '../../src/core/state.ts'
-import { Quiet, kinds, only } from './quiet.ts'
+import { Quiet, REPORT, kinds, only } from './quiet.ts'
 import { BLOCKS, LANES, SPEEDS, World, random } from './world.ts'
 
 const E1 = engineId('e1')
@@ -246,4 +246,42 @@ test('in a random world of unlike engines States move, and in the end all memory
     moved += only(world.log, 'call.placed').filter(({ way }) => way === 'moved').length
   }
   assert.ok(moved > 0, `${moved} moved`)
+})
+
+test('an image that is longer than what its call needs is brought in only where there is room for all of it', () => {
+  const at = new Quiet(1, { config: { residency: 'always-offload', order: 'fcfs' }, engines: [{ ...BLOCKS, memory: { cells: 1_024, granule: 16, sequences: 16 }, preempt: false }] })
+  const first = at.named('long')
+  at.measure(first, 900)
+  const report = { ...REPORT, tailPrefilled: 900, tailDecoded: 9 }
+  at.end(first, { finish: 'tool_calls', toolCalls: [{ id: 'tool', name: 'search' }], report, spans: [{ tokens: 900, origin: 'prefilled', digest: 'a' }, { tokens: 9, origin: 'decoded', digest: 'b' }] })
+  done(at)
+  at.measure(at.named('other'), 600)
+  const back = at.named('long', ['tool'])
+  at.feed({ kind: 'measured', call: back, promptTokens: 120, matched: { record: first, tokens: 100 }, renderingWon: null })
+  assert.equal(at.core.calls.get(back)?.stage.kind, 'ready')
+})
+
+test('when an engine joins beside others, suspended programs are packed over the room: all of them, where one by one some would wait', () => {
+  const blocks = (count: number): Capabilities => ({ ...BLOCKS, memory: { cells: count * 16, granule: 16, sequences: 16 }, preempt: false })
+  const at = new Quiet(1, { config: { residency: 'always-offload' }, engines: [blocks(7)] })
+  // Three programs that need 6, 4 and 7 blocks, with their KV on host.
+  const programs = [['six', 90], ['four', 60], ['seven', 108]] as const
+  const firsts = programs.map(([name, tokens]) => {
+    const call = at.named(name, [], { maxTokens: 1 })
+    at.measure(call, tokens - 20)
+    const spans = [{ tokens: tokens - 20, origin: 'prefilled' as const, digest: 'a' }]
+    at.end(call, { finish: 'tool_calls', toolCalls: [{ id: `tool-of-${call}`, name: 'search' }], spans, report: { ...REPORT, tailPrefilled: tokens - 20, tailDecoded: 0, outputTokens: 1 } })
+    done(at)
+    return call
+  })
+  at.measure(at.named('busy', [], { maxTokens: 1 }), 40)
+  const backs = programs.map(([name, tokens], index) => {
+    const first = firsts[index] as CallId
+    const call = at.named(name, [`tool-of-${first}`], { maxTokens: 1 })
+    at.feed({ kind: 'measured', call, promptTokens: tokens, matched: { record: first, tokens: tokens - 20 }, renderingWon: null })
+    return call
+  })
+  assert.deepEqual(backs.map((call) => whereOf(at, call)), [null, null, null])
+  at.feed({ kind: 'engineJoined', engine: E1, reign: 1, capabilities: blocks(13), speeds: SPEEDS })
+  assert.deepEqual(backs.map((call) => whereOf(at, call)), ['e1', 'e0', 'e1'])
 })

@@ -17,9 +17,9 @@
  * copy included, so that it yields to load and does not swing. All is read from counters: no term walks calls or States.
  */
 import { copyInUs, copyOutUs, feedAgain } from '../../cost.ts'
-import { luggageOf, wayTo, type Luggage, type Way } from '../../continuation.ts'
+import { granulesBy, luggageOf, wayTo, type Luggage, type Way } from '../../continuation.ts'
 import { must } from '../../assert.ts'
-import { granulesFor, granulesFree } from '../../kv-read.ts'
+import { granulesFree } from '../../kv-read.ts'
 import type { Call, CoreState, Engine } from '../../state.ts'
 import type { Granules, Tokens, Us } from '../../units.ts'
 import type { Ahead, PlacementPolicy, Terms } from './placement.ts'
@@ -63,7 +63,8 @@ const nsToUs = (ns: number): Us => Math.round(ns / 1_000)
 function termsOf(core: Readonly<CoreState>, call: Readonly<Call>, luggage: Luggage, engine: Engine, way: Way, ahead: Ahead): Terms {
   const { state } = luggage
   const held = state?.device?.engine === engine.id ? state.device.granules : 0
-  const short = shortOf(core, call, engine, held, ahead.get(engine.id) ?? 0)
+  const needed = Math.max(0, granulesBy(core, call, state, engine, way) - held)
+  const short = shortOf(core, engine, needed, ahead.get(engine.id) ?? 0)
   return {
     queueUs: departures(engine, held > 0, short) * departureUs(core, engine),
     prefillUs: prefillUs(call, luggage, engine, way),
@@ -82,10 +83,9 @@ interface Short {
   readonly other: Granules
 }
 
-function shortOf(core: Readonly<CoreState>, call: Readonly<Call>, engine: Engine, held: Granules, aheadGranules: Granules): Short {
+function shortOf(core: Readonly<CoreState>, engine: Engine, needed: Granules, aheadGranules: Granules): Short {
   const { memory } = engine.capabilities
   if (memory === null) return { running: 0, other: 0 }
-  const needed = Math.max(0, granulesFor(core, engine, call) - held)
   const growth = engine.running.size * Math.floor(core.config.grantTokens / memory.granule)
   const lacking = Math.max(0, needed + aheadGranules - granulesFree(engine))
   // Idle States hold about their share of the sequences.
