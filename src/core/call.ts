@@ -11,6 +11,7 @@ import { segmentId, type CallId } from './ids.ts'
 import type { AttemptFailed, Finished, FromAttempt, HangUp, Measured, MeasureFailed, Paused, Progress } from './input.ts'
 import { startInterrupt } from './interrupt.ts'
 import { isOver } from './call-read.ts'
+import { clearTimersOf } from './call-timers.ts'
 import { decideIdle, discardDevice, discardHost, releaseState } from './kv.ts'
 import { couldHold, lastRecordOf, spanTokens, stateOf, stateTokens } from './kv-read.ts'
 import { orderOf } from './orders.ts'
@@ -152,6 +153,7 @@ export function retry(d: Deciding, call: Call, why: string): void {
 
 export function fail(d: Deciding, call: Call, code: string, why: string): void {
   leave(d, call, () => d.emit({ kind: 'call.failed', call: call.id, code, why }))
+  clearTimersOf(d, call.id)
   failFollowers(d, call.thread)
   const program = must(d.core.programs, call.program)
   if (!program.declared && program.openCalls === 0 && program.stage.kind === 'open') failProgram(d, program, why)
@@ -167,7 +169,7 @@ export function hangUp(d: Deciding, input: HangUp): void {
 /** It stops, whatever stage it is in; its program goes on. */
 export function giveUp(d: Deciding, call: Call, why: string): void {
   leave(d, call, () => d.emit({ kind: 'call.cancelled', call: call.id, why }))
-  clearTimer(d, `detached:${call.id}`)
+  clearTimersOf(d, call.id)
   failFollowers(d, call.thread)
   const program = must(d.core.programs, call.program)
   const state = must(d.core.threads, call.thread).state
@@ -191,6 +193,7 @@ export function giveUpDetached(d: Deciding, id: CallId): void {
 /** After a restart the client is gone: the call keeps its place in the ledger and waits to be asked for again. */
 export function detach(d: Deciding, call: Call): void {
   leave(d, call, () => d.emit({ kind: 'call.detached', call: call.id }))
+  clearTimersOf(d, call.id)
   setTimer(d, `detached:${call.id}`, d.nowUs + d.core.config.programIdleUs)
 }
 
@@ -221,5 +224,6 @@ function failFollowers(d: Deciding, thread: Call['thread']): void {
     const lost = call.parents.some((parent) => isOver(must(d.core.calls, parent)) && must(d.core.calls, parent).stage.kind !== 'committed')
     if (!lost) return
     d.emit({ kind: 'call.failed', call: next, code: 'parent_failed', why: 'the call before it in its thread did not finish' })
+    clearTimersOf(d, next)
   }
 }

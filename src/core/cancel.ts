@@ -6,6 +6,7 @@
 import { must } from './assert.ts'
 import { isOver } from './call-read.ts'
 import { giveUp } from './call.ts'
+import { clearTimersOf } from './call-timers.ts'
 import { clearTimer, type Deciding } from './deciding.ts'
 import { cancelInterrupt, remainingOf } from './effects.ts'
 import { nodeOf } from './graph-read.ts'
@@ -62,7 +63,7 @@ export function endThread(d: Deciding, id: ThreadId, why: string): void {
   }
   for (const call of [thread.active, ...thread.waiting]) {
     if (call === null || isOver(must(d.core.calls, call))) continue
-    clearTimer(d, `detached:${call}`)
+    clearTimersOf(d, call)
     d.emit({ kind: 'call.cancelled', call, why })
   }
   quieten(d, id)

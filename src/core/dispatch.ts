@@ -14,7 +14,7 @@ import { setTimer, type Deciding } from './deciding.ts'
 import { granulesBy } from './continuation.ts'
 import type { CallId, EngineId } from './ids.ts'
 import { discardDevice, giveWay, type MayLose } from './kv.ts'
-import { callWaitingOn, granulesFor, granulesFree, granulesLeaving, granulesTotal, stateOf } from './kv-read.ts'
+import { callWaitingOn, granulesFor, granulesFree, granulesLeaving, granulesTotal, sequencesLeaving, stateOf } from './kv-read.ts'
 import { carryOut, placementFor } from './placement.ts'
 import type { Victim } from './policy/residency/residency.ts'
 import { giveUpWorst, preemptFor } from './preempt.ts'
@@ -143,8 +143,14 @@ function fits(engine: Engine, needed: Granules, better: Granules, hasSequence: b
 
 /** For a call that is ready, `look` is at its queue; for one that runs and grows, null. */
 function makeRoom(d: Deciding, call: Call, engine: Engine, needed: Granules, look: Look | null): void {
-  if (engine.capabilities.memory === null) return
-  const short = (): Granules => needed - granulesFree(engine) - granulesLeaving(d.core, engine)
+  const { memory } = engine.capabilities
+  if (memory === null) return
+  // Of sequences it lacks one, or none; either way somebody must leave, and with him go his granules.
+  const lacks = stateOf(d.core, call)?.device?.engine === engine.id ? 0 : 1
+  const short = (): number => Math.max(
+    needed - granulesFree(engine) - granulesLeaving(d.core, engine),
+    lacks + engine.sequencesUsed - memory.sequences - sequencesLeaving(d.core, engine),
+  )
   if (short() > 0) takeIdle(d, call, engine, short, look)
   if (short() > 0 || engine.running.size >= engine.capabilities.runningMax) preemptFor(d, call, engine, (atUs) => again(look, atUs))
 }
@@ -153,7 +159,7 @@ function again(look: Look | null, atUs: Us): void {
   if (look !== null) look.againUs = Math.min(look.againUs, atUs)
 }
 
-function takeIdle(d: Deciding, call: Call, engine: Engine, short: () => Granules, look: Look | null): void {
+function takeIdle(d: Deciding, call: Call, engine: Engine, short: () => number, look: Look | null): void {
   const policy = residencyOf(d.core)
   const mayLose: MayLose = (state, regret) => {
     const fromUs = policy.mayLoseFrom(d.core, state, regret, call, engine)

@@ -1,5 +1,6 @@
 /** Owns the questions asked of States and memory, by policies and by the core alike. Reads only. */
 import { must } from './assert.ts'
+import { areParentsCommitted } from './graph-read.ts'
 import type { CallId, StateId } from './ids.ts'
 import { candidates } from './queue.ts'
 import type { Call, CoreState, Engine, State } from './state.ts'
@@ -97,11 +98,19 @@ export function granulesLeaving(core: Readonly<CoreState>, engine: Readonly<Engi
   return sum
 }
 
-/** The call of the thread that owns this State, where one is open. */
+/** Sequences that are left when the moves under way are done, or idle when the pauses told are. */
+export function sequencesLeaving(core: Readonly<CoreState>, engine: Readonly<Engine>): number {
+  let count = engine.pausing.size
+  for (const id of engine.moves) if (must(core.moves, id).from === 'device') count += 1
+  return count
+}
+
+/** The call of the thread that owns this State, where one is open and nothing but us keeps it from running. */
 export function callWaitingOn(core: Readonly<CoreState>, state: Readonly<State>): Call | null {
   if (state.owner.kind !== 'thread') return null
   const active = core.threads.get(state.owner.thread)?.active ?? null
-  return active === null ? null : must(core.calls, active)
+  const call = active === null ? null : must(core.calls, active)
+  return call === null || areParentsCommitted(core, call) ? call : null
 }
 
 /** States idle on a device: nobody runs on them, nobody copies them; of the longest idle, `victimsMax`. */

@@ -4,6 +4,7 @@
  */
 import { must } from './assert.ts'
 import { isOver } from './call-read.ts'
+import { clearTimersOf } from './call-timers.ts'
 import { clearTimer, setTimer, type Deciding } from './deciding.ts'
 import { cancelInterrupt, effectsRemaining } from './effects.ts'
 import { hasOpenNodes } from './graph-read.ts'
@@ -13,7 +14,6 @@ import { releaseState, settleState } from './kv.ts'
 import { parentRefusal, subProgramsOf } from './lineage.ts'
 import { expectProgram } from './predict/expect.ts'
 import { kindOf } from './predict/work.ts'
-import { endWatch } from './promote.ts'
 import type { Program } from './state.ts'
 import type { Us } from './units.ts'
 
@@ -80,8 +80,7 @@ const isProvisional = ({ stage }: Program): boolean => stage.kind === 'ended' &&
 function endCalls(d: Deciding, program: Program, why: string): void {
   for (const id of program.calls) {
     if (isUnanswered(d, id)) {
-      clearTimer(d, `detached:${id}`)
-      endWatch(d, id)
+      clearTimersOf(d, id)
       d.emit({ kind: 'call.cancelled', call: id, why })
     }
   }

@@ -75,6 +75,15 @@ test('a call does not wait for ever for parents that never commit', () => {
   assert.deepEqual([at.callStage(a), at.stage('a')], ['failed', 'failed'])
 })
 
+test('KV of a call that waits for its parents gives way to one that is ready, though its program is older', () => {
+  const at = begun()
+  for (const name of ['a', 'b', 'c', 'd']) at.done(name)
+  at.nodes(tool('t'), ...['a', 'b', 'c', 'd'].map((name) => node(`${name}2`, ['t'])))
+  for (const name of ['a', 'b', 'c', 'd']) at.measure(at.call(`${name}2`, [], name))
+  const late = at.submit({ claims: { ...CLAIMS, program: 'late' } })
+  assert.ok(kinds(at.measure(late)).includes('kv.offload.begun'))
+})
+
 // ---------------------------------------------------------------- joins
 
 test('a join fires once, whichever parent commits last', () => {

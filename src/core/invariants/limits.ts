@@ -2,6 +2,7 @@
  * Owns the law of limits (14): what is kept is bounded by a named limit, or by something that is; nothing is kept of what
  * is gone; and whoever waits has a timer that ends the wait, and no timer outlives what it waits for.
  */
+import { areParentsCommitted } from '../graph-read.ts'
 import type { CallId, InterruptId, ProgramId, StateId } from '../ids.ts'
 import type { CoreState } from '../state.ts'
 import { law, type Seen } from './law.ts'
@@ -49,6 +50,10 @@ function checkTimers(core: Readonly<CoreState>): void {
   const must = (timer: string, why: string): void => law(14, core.timers.has(timer), () => `${why} and no timer ends that`)
   for (const { id, stage } of core.interrupts.values()) if (stage.kind === 'waiting') must(`expire:${id}`, `${id} waits`)
   for (const { id, stage } of core.calls.values()) if (stage.kind === 'detached') must(`detached:${id}`, `${id} is detached`)
+  for (const call of core.calls.values()) {
+    const waits = call.stage.kind === 'measured' && core.threads.get(call.thread)?.active === call.id && !areParentsCommitted(core, call)
+    if (waits) must(`parents:${call.id}`, `${call.id} waits for its parents`)
+  }
   for (const { id, stage } of core.programs.values()) if (stage.kind === 'ended' && stage.provisional) must(`close:${id}`, `${id} may be reopened`)
   for (const { id, owner } of core.states.values()) if (owner.kind === 'session') must(`retire:${id}`, `${id} is kept for its session`)
 }
@@ -67,6 +72,7 @@ function isWaitedFor(core: Readonly<CoreState>, timer: string): boolean {
       const stage = core.programs.get(subject as ProgramId)?.stage
       return stage?.kind === 'open' || (stage?.kind === 'ended' && stage.provisional)
     }
+    case 'parents': return core.calls.get(subject as CallId)?.stage.kind === 'measured'
     case 'detached': return core.calls.get(subject as CallId)?.stage.kind === 'detached'
     default: return true
   }
