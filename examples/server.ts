@@ -13,6 +13,8 @@ export interface ExampleServer {
   readonly url: string
   readonly model: string
   readonly client: OpenAI
+  /** To the program API; throws what it answers where it refuses. */
+  readonly post: (path: string, body?: object) => Promise<{ readonly id: string }>
 }
 
 /** `script`: what the scripted engine answers, in order. */
@@ -37,7 +39,14 @@ async function reach(url: string): Promise<ExampleServer> {
   const client = new OpenAI({ baseURL: `${url}/v1`, apiKey: process.env['ENTRACTE_KEY'] ?? 'none' })
   for (;;) {
     const { data: [model] } = await client.models.list()
-    if (model !== undefined) return { url, model: model.id, client }
+    if (model !== undefined) return { url, model: model.id, client, post: (path, body) => post(`${url}${path}`, body) }
     await new Promise((resolve) => setTimeout(resolve, 50))
   }
+}
+
+async function post(url: string, body: object = {}): Promise<{ readonly id: string }> {
+  const headers = { 'content-type': 'application/json', authorization: `Bearer ${process.env['ENTRACTE_KEY'] ?? 'none'}` }
+  const reply = await fetch(url, { method: 'POST', headers, body: JSON.stringify(body) })
+  if (!reply.ok) throw new Error(`${url}: ${await reply.text()}`)
+  return await reply.json() as { id: string }
 }

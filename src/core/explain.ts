@@ -77,7 +77,7 @@ interface MoveLine {
   readonly why: string | null
 }
 
-interface EventLine { readonly atUs: Us; readonly what: 'preempted' | 'retried' | 'discarded' | 'detached' | 'ignored'; readonly subject: string; readonly why: string }
+interface EventLine { readonly atUs: Us; readonly what: 'preempted' | 'retried' | 'discarded' | 'detached' | 'forked' | 'joined' | 'cancelled' | 'failed' | 'ignored'; readonly subject: string; readonly why: string }
 
 export type Waiting =
   | { readonly kind: 'queue'; readonly call: string; readonly sinceUs: Us; readonly queued: Queued | null }
@@ -228,6 +228,11 @@ function eventOf(fact: Fact): Omit<EventLine, 'atUs'> | null {
     case 'call.retried': return { what: 'retried', subject: fact.call, why: `attempt ${fact.attempt}: ${fact.why}` }
     case 'call.detached': return { what: 'detached', subject: fact.call, why: 'its client is gone' }
     case 'kv.discarded': return { what: 'discarded', subject: fact.state, why: `${fact.tokens} tokens on ${fact.tier}: ${fact.why}` }
+    case 'thread.forked': return { what: 'forked', subject: fact.thread, why: `it continues ${fact.tokens} tokens of ${fact.from}` }
+    case 'thread.joined': return { what: 'joined', subject: fact.node, why: `${fact.committed.length} of its parents have committed` }
+    case 'thread.cancelled': return { what: 'cancelled', subject: fact.thread, why: fact.why }
+    case 'node.cancelled': return { what: 'cancelled', subject: fact.node, why: fact.why }
+    case 'node.failed': return { what: 'failed', subject: fact.node, why: fact.why }
     case 'result.ignored': return { what: 'ignored', subject: fact.subject, why: `${fact.input}: ${fact.why}` }
     default: return null
   }

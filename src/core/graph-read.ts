@@ -3,6 +3,7 @@ import { must } from './assert.ts'
 import type { Graph, GraphNode } from './graph-state.ts'
 import type { NodeId, ProgramId } from './ids.ts'
 import { verdictOf, type Verdict } from './join.ts'
+import { deadlineOf } from './lineage.ts'
 import type { Call, CoreState } from './state.ts'
 import type { Us } from './units.ts'
 
@@ -21,11 +22,12 @@ export function areParentsCommitted(core: Readonly<CoreState>, call: Readonly<Ca
 
 /**
  * When a call should end at the latest for its program to keep its deadline (seed section 19): the deadline less the
- * service that is said to follow the call on the longest way through the declared graph. Null: there is no deadline.
+ * service that is said to follow the call on the longest way through the declared graph; for a sub-agent, the soonest
+ * deadline of its chain. Null: there is no deadline.
  * Absolute, in monotonic microseconds. Steps that are unknown, or do not say, count nothing: it is never too early.
  */
 export function latestFinishUs(core: Readonly<CoreState>, call: Readonly<Call>): Us | null {
-  const { deadlineUs } = must(core.programs, call.program)
+  const deadlineUs = deadlineOf(core, must(core.programs, call.program))
   return deadlineUs === null ? null : deadlineUs - (nodeOf(core, call)?.afterUs ?? 0)
 }
 

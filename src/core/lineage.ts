@@ -1,16 +1,27 @@
 /**
- * Owns the chain of parent programs: who is the root that a sub-agent's service folds to, and which parent a program
- * cannot have. A parent is of the same tenant by construction of its id, and is in memory as long as a child of it is.
+ * Owns the chain of parent programs: who is the root that a sub-agent's service folds to, whose deadline it shares, and
+ * which parent a program cannot have. A parent is of the same tenant by construction of its id, and is in memory as long as a child of it is.
  */
 import { must } from './assert.ts'
 import { rawOf, type ProgramId } from './ids.ts'
 import type { CoreState, Program } from './state.ts'
+import type { Us } from './units.ts'
 
 /** The top of its chain; itself where it has no parent. At most `programDepthMax` steps. */
 export function rootOf(core: Readonly<CoreState>, program: Readonly<Program>): Readonly<Program> {
   let root = program
   while (root.parent !== null) root = must(core.programs, root.parent)
   return root
+}
+
+/** A sub-agent is part of what its parents owe: the soonest deadline of its chain, in monotonic microseconds; null: none has one. */
+export function deadlineOf(core: Readonly<CoreState>, program: Readonly<Program>): Us | null {
+  let soonestUs = program.deadlineUs
+  for (let at = program; at.parent !== null;) {
+    at = must(core.programs, at.parent)
+    if (at.deadlineUs !== null) soonestUs = Math.min(at.deadlineUs, soonestUs ?? at.deadlineUs)
+  }
+  return soonestUs
 }
 
 /** Why `parent` cannot be the parent of `child`, which need not exist yet; null where it can, or is. */

@@ -2,7 +2,7 @@
  * Owns how a program looks from outside: the core's state in the words of the wire, of one tenant only. Reads and
  * changes nothing. What another tenant runs is shown as a number, never by name.
  */
-import { programId, rawOf, type ProgramId, type TenantId, type ThreadId } from '../core/ids.ts'
+import { nodeId, programId, rawOf, type ProgramId, type TenantId, type ThreadId } from '../core/ids.ts'
 import type { GraphNode } from '../core/graph-state.ts'
 import type { Call, CoreState, Program, Thread } from '../core/state.ts'
 import type { Us } from '../core/units.ts'
@@ -129,7 +129,7 @@ function waitOf(core: Core, call: Call, nowUs: Us): Pick<WaitView, 'on' | 'forUs
     case 'arrived':
       return { on: 'measure', forUs: nowUs - call.arrivedUs, what: 'an engine to count its tokens', behind: null }
     case 'measured':
-      return { on: 'thread', forUs: nowUs - call.arrivedUs, what: 'its parents to commit', behind: null }
+      return { on: 'thread', forUs: nowUs - call.arrivedUs, what: parentsOf(core, call), behind: null }
     case 'ready': {
       const queue = lineOf(core, call.model)
       const place = queue.indexOf(call.id)
@@ -151,6 +151,15 @@ function waitOf(core: Core, call: Call, nowUs: Us): Pick<WaitView, 'on' | 'forUs
     case 'failed':
       return { on: 'thread', forUs: nowUs - stage.atUs, what: 'its end to be settled', behind: null }
   }
+}
+
+const NO_NODE = nodeId('')
+
+/** Of a declared graph, by name; else the call before it. */
+function parentsOf(core: Core, call: Call): string {
+  const nodes = core.graphs.get(call.program)?.nodes
+  const waited = nodes?.get(call.node ?? NO_NODE)?.parents.map(({ from }) => nodes?.get(from)).filter((node) => node?.stage.kind === 'open') ?? []
+  return waited.length === 0 ? 'its parents to commit' : `${waited.map((node) => `"${node?.id ?? ''}"`).join(', ')} to commit`
 }
 
 /** Who is served before it: calls ahead in its queue, and those that run on the engines of its model. */

@@ -418,6 +418,15 @@ test('without a deadline there is no latest finish', () => {
   assert.equal(latestFinishUs(at.core, at.core.calls.get(at.call('a')) as never), null)
 })
 
+test('a sub-agent shares the deadlines of the programs above it: the soonest counts', () => {
+  const at = new GraphWorld(1).begin({ deadlineUs: 50_000_000 })
+  const sub = (program: string, parent: string, deadlineUs: number | null): number | null => {
+    at.feed({ kind: 'declareProgram', tenant: T, program, session: null, agent: 'a', priorityClass: 'default', deadlineUs, parent, steps: null })
+    return latestFinishUs(at.core, at.core.calls.get(at.submit({ claims: { ...CLAIMS, program } })) as never)
+  }
+  assert.deepEqual([sub('q', 'p', null), sub('r', 'q', 90_000_000), sub('s', 'r', 20_000_000)], [50_000_000, 50_000_000, 20_000_000])
+})
+
 test('a graph is rebuilt by its facts alone', () => {
   const at = begun()
   at.done('root', [], 'main')
