@@ -152,7 +152,11 @@ function forgetProgram(core: CoreState, id: ProgramId): void {
   const program = must(core.programs, id)
   for (const call of program.calls) {
     const { digest, toolCallIds } = must(core.calls, call)
-    for (const toolCall of toolCallIds) core.toolCalls.delete(`${program.tenant}/${toolCall}`)
+    for (const toolCall of toolCallIds) {
+      const key = `${program.tenant}/${toolCall}`
+      // An engine may have given the same id to a later call.
+      if (core.toolCalls.get(key)?.call === call) core.toolCalls.delete(key)
+    }
     core.interrupts.delete(interruptId(call))
     if (core.digests.get(`${program.tenant}/${digest}`) === call) core.digests.delete(`${program.tenant}/${digest}`)
     core.calls.delete(call)

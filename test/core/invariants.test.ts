@@ -77,6 +77,9 @@ const DAMAGES: readonly [number, string, (core: CoreState) => void][] = [
     core.timers.delete(`expire:${interrupt.id}`)
     interrupt.stage = { kind: 'completed', atUs: 1, by: call(core, 'running').id }
   }],
+  [7, 'an effect was committed by a tool that was not called', (core) => { Object.assign(wait(core), { commits: [{ toolCall: 'x', record: null, atUs: 1 }] }) }],
+  [7, 'a retry would come under another effect key', (core) => { Object.assign(wait(core), { effectKey: 'other' }) }],
+  [8, 'a call runs in a thread of another program', (core) => { Object.assign(pick(core.threads.values(), ({ id }) => id === call(core, 'running').thread), { program: program(core, 'in-line').id }) }],
   [8, 'a State is owned by another tenant\'s program', (core) => { Object.assign(active(core), { tenant: tenantId('u') }) }],
   [8, 'a retry under one key would find another tenant\'s call', (core) => { core.digests.set('u/d1', call(core, 'running').id) }],
   [8, 'a program is in a session of another tenant', (core) => {

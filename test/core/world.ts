@@ -7,7 +7,7 @@ import { createHash } from 'node:crypto'
 import { apply, emptyCore } from '../../src/core/apply.ts'
 import { CORE_DEFAULTS, type CoreConfig } from '../../src/core/config.ts'
 import type { Logged } from '../../src/core/fact.ts'
-import { bodyId, callId, engineId, moveId, tenantId, type CallId, type EngineId } from '../../src/core/ids.ts'
+import { bodyId, callId, engineId, moveId, tenantId, type CallId, type EngineId, type TenantId } from '../../src/core/ids.ts'
 import type { Claims, Input, Submit } from '../../src/core/input.ts'
 import { checkInvariants } from '../../src/core/invariants.ts'
 import { checkHistory, noHistory, type History } from '../../src/core/invariants/history.ts'
@@ -45,6 +45,8 @@ export const CLAIMS: Claims = {
   toolResults: [], kind: 'agent',
 }
 
+const CLASSES = ['default', 'interactive', 'batch', 'default']
+
 interface Running { call: CallId; engine: EngineId; reign: number; attempt: number; epoch: number; base: number; recompute: number; prompt: number; forced: number; out: number; output: number; pausing: boolean }
 
 export interface WorldOptions {
@@ -52,6 +54,8 @@ export interface WorldOptions {
   readonly engines?: readonly Capabilities[]
   /** 0 to 1: how often each fault comes. */
   readonly faults?: number
+  /** Agents belong to so many tenants in turn, and to every class in turn; one tenant, one class, where it is not said. */
+  readonly tenants?: number
 }
 
 interface Agent { id: number; left: number; named: 'program' | 'session' | 'none'; call: CallId | null; results: string[]; turns: number; done: boolean }
@@ -67,7 +71,7 @@ export class World {
   readonly counts = new Map<string, number>()
   readonly #chance: () => number
   readonly #options: WorldOptions
-  readonly #seen = nothingSeen()
+  #seen = nothingSeen()
   /** Null where the core did not come from this log. */
   history: History | null = noHistory()
   readonly #events: { atUs: number; seq: number; run: () => void }[] = []
@@ -157,9 +161,15 @@ export class World {
     }
   }
 
+  #tenantOf(agent: Agent): TenantId {
+    return tenantId(this.#options.tenants === undefined ? 't' : `t${agent.id % this.#options.tenants}`)
+  }
+
   #call(agent: Agent): void {
     if (agent.done) return
     agent.call = this.submit({
+      tenant: this.#tenantOf(agent),
+      priorityClass: this.#options.tenants === undefined ? 'default' : CLASSES[agent.id % CLASSES.length] ?? 'default',
       claims: {
         ...CLAIMS,
         program: agent.named === 'program' ? `p${agent.id}` : null,
@@ -171,7 +181,7 @@ export class World {
     const call = agent.call
     if (this.#chance() < this.#faults * 0.3) this.at(this.#chance() * 3_000_000, () => this.feed({ kind: 'hangUp', call }))
     if (this.#chance() < this.#faults * 0.2 && agent.named === 'program') {
-      this.at(this.#chance() * 3_000_000, () => this.feed({ kind: 'cancelProgram', tenant: tenantId('t'), program: `p${agent.id}` }))
+      this.at(this.#chance() * 3_000_000, () => this.feed({ kind: 'cancelProgram', tenant: this.#tenantOf(agent), program: `p${agent.id}` }))
     }
   }
 
@@ -195,7 +205,7 @@ export class World {
       agent.turns -= 1
       if (agent.turns <= 0) {
         agent.done = true
-        if (agent.named === 'program') this.feed({ kind: 'finishProgram', tenant: tenantId('t'), program: `p${agent.id}` })
+        if (agent.named === 'program') this.feed({ kind: 'finishProgram', tenant: this.#tenantOf(agent), program: `p${agent.id}` })
         return
       }
       agent.left = 1 + Math.floor(this.#chance() * 3)
@@ -218,6 +228,17 @@ export class World {
   killControlPlane(): void {
     this.core = this.replay()
     this.restart()
+  }
+
+  /** A control plane that was killed before more than `length` facts were durable. */
+  crash(length: number): void {
+    this.log.length = length
+    while ((this.records.at(-1) ?? 0) > length) this.records.pop()
+    this.history = noHistory()
+    checkHistory(this.history, this.log)
+    // Service that only flow facts told of may be lost with them.
+    this.#seen = nothingSeen()
+    this.killControlPlane()
   }
 
   #join(engine: EngineId, capabilities: Capabilities): void {

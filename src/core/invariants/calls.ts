@@ -55,6 +55,7 @@ function checkCall(core: Readonly<CoreState>, call: Call, engine: Engine | null,
   const program = core.programs.get(call.program)
   const thread = core.threads.get(call.thread)
   if (program === undefined || thread === undefined) return law(6, false, () => `${call.id} belongs to what is forgotten`)
+  law(8, thread.program === call.program, () => `${call.id} of ${call.program} runs in a thread of ${thread.program}`)
   law(3, call.epoch <= program.epoch, () => `${call.id} is of epoch ${call.epoch}, its program of ${program.epoch}`)
   law(6, program.stage.kind === 'open' || isOver(call), () => `${call.id} is ${kind} though its program is ${program.stage.kind}`)
   if (kind !== 'ready' && kind !== 'resuming' && on === null) return

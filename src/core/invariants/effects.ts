@@ -23,6 +23,9 @@ function checkInterrupt(core: Readonly<CoreState>, interrupt: Interrupt): void {
   const call = must(core.calls, interrupt.call)
   law(7, call.stage.kind === 'committed', () => `${interrupt.id} waits for the tools of ${call.id}, which is ${call.stage.kind}`)
   law(7, call.thread === interrupt.thread && call.program === interrupt.program, () => `${interrupt.id} waits in another thread than its call`)
+  const committed = interrupt.commits.map(({ toolCall }) => toolCall)
+  law(7, interrupt.effectKey === call.id, () => `${interrupt.id} has the effect key ${interrupt.effectKey}, which is not its call`)
+  law(7, new Set(committed).size === committed.length && committed.every((id) => interrupt.toolCallIds.includes(id)), () => `${interrupt.id} has committed ${committed.join(' ')}`)
   const { stage } = interrupt
   if (stage.kind === 'waiting') {
     law(7, must(core.threads, interrupt.thread).interrupt === interrupt.id, () => `${interrupt.id} waits and its thread does not`)

@@ -1,0 +1,210 @@
+/**
+ * The faults that are put into the built core, one at a time. Each is one that somebody could have written; its name says
+ * what goes wrong. A text is of the build's JavaScript and stands there once.
+ */
+import type { Mutant } from './mutant.ts'
+
+type Row = readonly [law: number, name: string, find: string, put: string]
+
+const of = (file: string, rows: readonly Row[]): Mutant[] => rows.map(([law, name, find, put]) => ({ law, name, file, find, put }))
+
+export const MUTANTS: readonly Mutant[] = [
+  ...of('core/call', [
+    [3, 'the epoch of a result is not checked', 'from.epoch !== must(d.core.programs, call.program).epoch', 'false'],
+    [3, 'the attempt of a result is not checked', 'from.attempt !== call.attempt', 'false'],
+    [15, 'the reign of a result is not checked', ': from.reign !== d.core.reign ?', ': false ?'],
+    [15, 'progress of an old reign is charged', 'if (input.reign !== d.core.reign)\n        return ignore(d, \'progress\'', 'if (false)\n        return ignore(d, \'progress\''],
+    [1, 'a late result of a call that is over is accepted', "call.stage.kind !== 'running' && call.stage.kind !== 'pausing' ?", 'false ?'],
+    [1, 'any engine may speak for a call', 'call.stage.engine !== from.engine ?', 'false ?'],
+    [14, 'attempts have no limit', 'call.attempt >= d.core.config.attemptsMax', 'false'],
+    [2, 'a follower in its thread outlives the call it waits for', '    failFollowers(d, call.thread);\n    const program = must(d.core.programs, call.program);\n    const state', '    const program = must(d.core.programs, call.program);\n    const state'],
+    [14, 'a detached call waits without a timer', '    setTimer(d, `detached:${call.id}`', '    if (false) setTimer(d, `detached:${call.id}`'],
+    [14, 'the timer of a call that was given up is left', '    clearTimer(d, `detached:${call.id}`);\n    failFollowers', '    failFollowers'],
+    [5, 'KV that was only half recomputed is kept after a pause', 'input.report.recomputedTokens >= call.recomputeDue', 'true'],
+    [5, 'a State that was half recomputed stays when its attempt fails', 'if (active && state.device !== null && heldTokens < spanTokens(state))', 'if (false)'],
+    [8, 'a thread adopts a prefix of another conversation', '.find((state) => state.record === matched.record)', '.find((state) => state.record !== null)'],
+    [14, 'the timer of a prefix is left when it is adopted', '    clearTimer(d, `retire:${left.id}`);\n', ''],
+    [0, 'a call too large for every engine waits for ever', 'if (!fitsSomewhere(d, { ...call, promptTokens: input.promptTokens }))', 'if (false)'],
+    [0, 'who fits nowhere since an engine came back smaller is not told', 'if ((kind === \'measured\' || kind === \'ready\') && !fitsSomewhere(d, call))', 'if (false)'],
+    [0, 'a running call may be promoted by its own service', 'if (key.level > call.level)', 'if (key.level !== call.level)'],
+    [0, 'a refusal of the engine is tried again', '    if (input.retryable)\n', '    if (true)\n'],
+  ]),
+  ...of('core/apply-call', [
+    [12, 'a retry resets the service of its call', "        case 'call.retried': {\n            const call = must(core.calls, fact.call);\n            waste(core, call);", "        case 'call.retried': {\n            const call = must(core.calls, fact.call);\n            call.ledger = emptyLedger();"],
+    [12, 'a retry is charged twice', '    call.attempt = fact.attempt;\n    call.attemptService = emptyLedger();\n    call.startedUs', '    call.attempt = fact.attempt;\n    call.startedUs'],
+    [12, 'a doubled report is charged twice', 'const grown = ledgerGrowth(call.attemptService, report.service);', 'const grown = report.service;'],
+    [12, 'a tenant is charged and its program is not', '    program.ledger = addLedger(program.ledger, grown);\n', ''],
+    [12, 'wasted service of a failed call is forgotten', "        case 'call.failed': {\n            const call = must(core.calls, fact.call);\n            waste(core, call);", "        case 'call.failed': {\n            const call = must(core.calls, fact.call);"],
+    [5, 'spans are not cut back to what the call continues', 'cutSpans(core, state, fact.baseTokens);', ''],
+    [5, 'what a cancelled call fed is left in its State', "    state.tail = { prefilled: 0, decoded: 0 };\n    if (active)\n        idle", '    if (active)\n        idle'],
+    [5, 'what is fed again counts twice in the State', '    if (fact.recomputeTokens > 0)\n        state.tail = { prefilled: 0, decoded: 0 };\n', ''],
+    [1, 'a call that ends stays on its engine', '    engine.running.delete(call.id);\n', ''],
+    [2, 'a call that is started stays in the queue', '        leaveLine(core, call);\n        dropReservation', '        dropReservation'],
+    [2, 'the next call of a thread starts though the one before is open', 'else if (thread.active === null)\n        thread.active = fact.call;\n    else\n        thread.waiting.push(fact.call);', 'else\n        thread.active = fact.call;'],
+    [2, 'a thread forgets who waits in it', 'thread.active = thread.waiting.shift() ?? null;', 'thread.active = null;'],
+    [14, 'open calls are not counted down', '        core.openCalls -= 1;\n', ''],
+    [7, 'a tool call that was shown is not known afterwards', 'core.toolCalls.set(`${tenant}/${id}`, { call: call.id, answeredBy: null })', 'void id'],
+    [8, 'retries are found across tenants', 'core.digests.set(`${program.tenant}/${fact.digest}`, fact.call)', 'core.digests.set(`t/${fact.digest}`, fact.call)'],
+    [0, 'what was paid ahead is never given back', "    if (!starts && stage.kind !== 'pausing')\n        prepay(core, call, 0);\n", ''],
+  ]),
+  ...of('core/apply-kv', [
+    [5, 'an offload frees the source before it is published', "            return true;\n        case 'kv.onboard.begun'", "            releaseDevice(core, must(core.states, fact.state));\n            return true;\n        case 'kv.onboard.begun'"],
+    [5, 'the image is dropped when its copy in begins', '    if (fact.forCall === null)\n        return;', '    releaseHost(core, must(core.states, fact.state));\n    if (fact.forCall === null)\n        return;'],
+    [11, 'a move that failed keeps its reservation', 'core.host.reservedBytes -= move.reservedBytes;', "if (core.states.get(move.state)?.owner.kind !== 'thread') core.host.reservedBytes -= move.reservedBytes;"],
+    [11, 'device memory is not reserved for a copy in', 'engine.reservedGranules += move.reservedGranules;', ''],
+    [11, 'both copies are kept after a copy in', '    releaseHost(core, state);\n    takeDevice(core, state, { engine: move.engine', '    takeDevice(core, state, { engine: move.engine'],
+    [5, 'a corrupt image is kept for the next time', "    if (fact.sourceLost && move.from === 'host')\n        releaseHost(core, state);\n", ''],
+    [9, 'an adopted prefix stays listed in its session', '            session.states = session.states.filter((id) => id !== fact.state);\n            state.owner', '            state.owner'],
+    [9, 'a settled State stays with its thread', 'thread.state = null;', ';'],
+    [9, 'a session does not learn of the prefix it is left', 'must(core.sessions, fact.owner.session).states.push(state.id);', ';'],
+    [11, 'Segments of a forgotten State stay', '    cutSpans(core, state, 0);\n', ''],
+  ]),
+  ...of('core/memory', [
+    [11, 'a Segment reference is not dropped', 'segment.refs -= 1;', ''],
+    [11, 'a fork does not count its references', 'must(core.segments, segment).refs += 1;', ';'],
+    [11, 'memory that is released is not given back', 'engine.ownedGranules -= state.device.granules;', ''],
+    [14, 'an empty session is kept', 'core.sessions.delete(id);', ';'],
+    [0, 'an idle State is not found when memory is wanted', 'set.add(item);', ';'],
+  ]),
+  ...of('core/kv', [
+    [11, 'host room is promised that is not there', 'neededBytes <= d.core.host.totalBytes;\n    const dropped = can ? imagesInTheWay(d, neededBytes) : null;', 'neededBytes <= d.core.host.totalBytes;\n    const dropped = can ? [] : null;'],
+    [11, 'an image that is larger than its room is taken', "if (move.to === 'host' && input.bytes > move.reservedBytes)", 'if (false)'],
+    [9, 'a copy is published for a program that was cancelled', "if (state.owner.kind === 'nobody')\n        return failMove(d, move, 'nobody owns it any more', false);", ''],
+    [5, 'a copy that holds what came to nothing is published', 'if (move.tokens > stateTokens(state))', 'if (false)'],
+    [15, 'a copy of an old reign is published', ': input.reign !== d.core.reign ?', ': false ?'],
+    [5, 'any engine may report a copy', ': input.engine !== move.engine ?', ': false ?'],
+    [9, 'a State is freed under a transfer', "    if (state.residence.kind === 'moving')\n        return;\n    if (state.device !== null)\n        discardDevice(d, state, 'its program has ended');", "    if (state.device !== null)\n        discardDevice(d, state, 'its program has ended');"],
+    [9, 'bytes of a cancelled program are kept until somebody wants room', "if (state.owner.kind === 'nobody')\n        return releaseState(d, state.id);", ''],
+    [0, 'who waited for a copy that failed is not tried again', '    if (call !== null)\n        readyIfDue(d, call);', ''],
+    [14, 'the timer of a prefix that goes is left', '    clearTimer(d, `reconsider:${id}`);\n    clearTimer(d, `retire:${id}`);', '    clearTimer(d, `reconsider:${id}`);'],
+    [14, 'a session keeps every prefix', 'for (const old of states.slice(0, Math.max(0, states.length - d.core.config.sessionStatesMax)))', 'for (const old of [])'],
+    [14, 'a prefix has no retention', '    setTimer(d, `retire:${id}`', '    if (false) setTimer(d, `retire:${id}`'],
+  ]),
+  ...of('core/schedule', [
+    [5, 'more KV is claimed to be on the device than is', 'Math.min(state?.device?.tokens ?? 0, fedTokens)', 'fedTokens'],
+    [4, 'a resumed call is not told what it has shown already', 'forcedTokens: call.outputTokens', 'forcedTokens: 0'],
+    [11, 'too little memory is reserved for a copy in', 'Math.max(granulesFor(d.core, engine, call), granulesOf(engine, state.host?.tokens ?? 0))', '0'],
+  ]),
+  ...of('core/ready', [
+    [2, 'READY ignores the declared parents', 'if (!areParentsCommitted(d.core, call))', 'if (false)'],
+  ]),
+  ...of('core/graph-follow', [
+    [2, 'a join that has fired fires again', "node.stage.kind === 'open' && must(d.core.programs, program).stage.kind === 'open' ? verdictIn", 'true ? verdictIn'],
+    [6, 'siblings that a join needs no more run on', "if (node.join?.siblings !== 'cancel')", 'if (true)'],
+    [6, 'a branch that somebody else needs is cancelled too', "if (node.stage.kind !== 'open' || openChildrenOf(graph, node).length > 0)", "if (node.stage.kind !== 'open')"],
+  ]),
+  ...of('core/join', [
+    [2, 'a join of any waits for all', "case 'any': return 1;", "case 'any': return parents;"],
+    [2, 'a join counts open parents as committed', 'return committed >= needed ?', 'return committed + open >= needed ?'],
+  ]),
+  ...of('core/apply-graph', [
+    [2, 'a node keeps a call that was given up, and nobody else may be it', 'node.call = null;', ';'],
+    [2, 'a call that commits leaves its node open', "case 'call.completed': return closeOf(core, fact.call, { kind: 'committed', atUs });", "case 'call.completed': return;"],
+  ]),
+  ...of('core/effects', [
+    [7, 'cancel is silent about effects that remain', "if (effect === 'read')\n        return [];\n    const", 'return [];\n    const'],
+    [7, 'a call whose effects were committed is generated again', "stage.kind === 'waiting' || commits.length > 0", "stage.kind === 'waiting'"],
+    [7, 'an interrupt carries the mildest effect of its tools', 'Math.max(...names', 'Math.min(...names'],
+    [14, 'the timer of a wait is left when its program ends', 'clearTimer(d, `expire:${id}`);', ''],
+  ]),
+  ...of('core/program', [
+    [3, 'cancel leaves the epoch as it was', 'epoch: program.epoch + 1,', 'epoch: program.epoch,'],
+    [6, 'cancel leaves its calls in the queue', "    endCalls(d, program, 'its program was cancelled');\n", ''],
+    [9, 'cancel leaves its KV', '    endInterrupts(d, program);\n    for (const thread of program.threads)\n        release(d, thread);\n    clearTimer(d, `close:${program.id}`);\n    for', '    endInterrupts(d, program);\n    clearTimer(d, `close:${program.id}`);\n    for'],
+    [6, 'cancel does not reach sub-agents', 'if (child.stage.kind === \'open\' || isProvisional(child))', 'if (false)'],
+    [14, 'programs have no limit', 'if (d.core.programs.size < d.core.config.programsMax)', 'if (true)'],
+    [14, 'a program that is still open is forgotten', 'program.id !== spare && program.children === 0', 'program.id !== spare'],
+  ]),
+  ...of('core/submit', [
+    [1, 'a call id is taken a second time', 'if (d.core.calls.has(input.call))', 'if (false)'],
+    [7, 'a retry of a committed call generates again', 'interrupt !== undefined && isReplayable(interrupt) ? call : null', 'null'],
+    [1, 'a retry of an open call is a second call', '    if (!isOver(call))\n        return call;\n', '    if (!isOver(call))\n        return null;\n'],
+    [14, 'open calls have no limit', 'if (open >= d.core.config.callsOpenMax)', 'if (false)'],
+    [14, 'the timer of a wait that was answered is left', 'waitUs: d.nowUs - interrupt.startedUs });\n    clearTimer(d, `expire:${interrupt.id}`);', 'waitUs: d.nowUs - interrupt.startedUs });'],
+    [7, 'a wait is ended by some of its results', "if (missing.length > 0)", 'if (false)'],
+    [8, 'a tool result opens the program of another', "if (named !== null && linked !== null && linked.program !== named)", 'if (false)'],
+  ]),
+  ...of('core/engine', [
+    [15, 'a lower reign is accepted', 'if (input.reign <= d.core.reign)', 'if (false)'],
+    [15, 'an engine of an old reign joins', "if (input.reign !== d.core.reign)\n        return ignore(d, 'engineJoined'", "if (false)\n        return ignore(d, 'engineJoined'"],
+    [15, 'the loss of an engine in an old reign counts', "if (input.reign !== d.core.reign)\n        return ignore(d, 'engineLost'", "if (false)\n        return ignore(d, 'engineLost'"],
+    [5, 'KV of a lost engine is still there', 'if (state.device?.engine === engine.id)', 'if (false)'],
+    [5, 'a copy from a lost engine goes on', 'for (const id of [...engine.moves])', 'for (const id of [])'],
+    [5, 'an image that does not verify is used', 'if (state.host !== null && !verified.has(state.host.image))', 'if (false)'],
+    [0, 'the host tier is not drained to a smaller size', 'if (hostFreeBytes(d.core) >= 0)', 'if (true)'],
+  ]),
+  ...of('core/dispatch', [
+    [11, 'what is kept for a better call is given to a worse one', 'return granulesFree(engine) - better >= needed;', 'return granulesFree(engine) >= needed;'],
+    [11, 'sequences are not counted', 'if (!hasSequence && engine.sequencesUsed >= memory.sequences)', 'if (false)'],
+    [0, 'an engine runs more calls than it can', 'if (placesOf(engine) <= 0)', 'if (false)'],
+    [13, 'running calls that cannot grow wait for each other', 'giveUpWorst(d, call, engine);', ';'],
+    [13, 'a ready call waits behind idle KV', '    if (short() > 0)\n        takeIdle(d, call, engine, short, look);\n', ''],
+  ]),
+  ...of('core/preempt', [
+    [0, 'two calls are paused for one', 'if (!engine.capabilities.preempt || engine.pausing.size > 0)', 'if (!engine.capabilities.preempt)'],
+    [0, 'preemption has no budget', 'worst.preemptions >= d.core.config.preemptionsMax', 'false'],
+    [0, 'preemption pays even where nothing is gained', 'if (gainUs === null || gainUs < Math.max(1, d.core.config.preemptGainUs))', 'if (gainUs === null)'],
+    [0, 'a program that gave way is made to give way again at once', 'if (restsUntilUs > d.nowUs)', 'if (false)'],
+  ]),
+  ...of('core/slack', [
+    [13, 'boosts have no cap', 'if (!hasShare(d, call))', 'if (false)'],
+    [13, 'a boost trusts a predictor that drifts', 'if (remaining.drifting)', 'if (false)'],
+    [13, 'a boost trusts a guess', 'if (remaining.confidencePpm < boostConfidencePpmMin)', 'if (false)'],
+    [13, 'what is late whatever is done pushes others aside', 'if (d.nowUs > dueUs - remaining.lowUs)', 'if (false)'],
+  ]),
+  ...of('core/aging', [
+    [13, 'nobody ages', "level: level - 1, tie", 'level, tie'],
+  ]),
+  ...of('core/reservations', [
+    [13, 'memory stays reserved for a call that runs', 'core.turns.reservations.delete(engine);', ';'],
+  ]),
+  ...of('core/tenants', [
+    [13, 'a tenant that was away comes back with credit', '    share.virtual = Math.max(share.virtual, tenants.floor);\n', ''],
+    [13, 'a tenant is charged nothing', 'share.virtual += weighted(chargeUs, weight);', ''],
+    [13, 'a tenant is charged times its weight', '(chargeUs * VIRTUAL_PER_US) / weight', 'chargeUs * VIRTUAL_PER_US * weight'],
+  ]),
+  ...of('core/bands', [
+    [13, 'a class band starves the others', '.sort((a, b) => a.virtual - b.virtual || bandRank(a.band) - bandRank(b.band))', '.sort((a, b) => bandRank(a.band) - bandRank(b.band))'],
+  ]),
+  ...of('core/standing', [
+    [13, 'waits of calls beside each other count twice for their program', 'if (standing.waiting === 0)\n        standing.waitedUs += core.nowUs - standing.waitingSinceUs;', 'standing.waitedUs += core.nowUs - sinceUs;'],
+    [0, 'the longest path is the last one', 'Math.max(standing.pathUs, (call.standing.inherited?.pathUs ?? 0) + ownUs)', '(call.standing.inherited?.pathUs ?? 0) + ownUs'],
+  ]),
+  ...of('core/predict/learn', [
+    [13, 'a sub-agent ages itself and not its root', 'program.parent === null ? [program] : [program, must(core.programs, rootOf(core, program).id)]', '[program]'],
+  ]),
+  ...of('core/promote', [
+    [13, 'nobody is promoted', 'if (crossesUs > 0)', 'if (true)'],
+    [14, 'the timer of a promotion is left', 'clearTimer(d, timerOf(call));', 'void timerOf(call);'],
+  ]),
+  ...of('core/policy/order/levels', [
+    [0, 'levels do not double', 'leftUs >= quantumUs && level < levelCount - 1; quantumUs *= 2', 'leftUs >= quantumUs && level < levelCount - 1; quantumUs *= 1'],
+  ]),
+  ...of('core/policy/order/atlas', [
+    [0, 'atlas sums what runs beside each other', 'inheritedOf(core, call).pathUs', 'inheritedOf(core, call).doneUs'],
+  ]),
+  ...of('core/account', [
+    [12, 'recomputing what was evicted ages the program', 'ledger.useful.residentUs + ledger.retried.residentUs', 'ledger.useful.residentUs + ledger.retried.residentUs + ledger.recomputed.residentUs'],
+    [12, 'wasted attempts are given back', 'retried: addService(program.retried, attempt.useful),', 'retried: program.retried,'],
+  ]),
+  ...of('core/malformed', [
+    [14, 'numbers that are no amounts come in', "if (!isAmount(name, field))", 'if (false)'],
+  ]),
+  ...of('core/apply', [
+    [7, 'a thread goes on waiting for tools that were answered', 'if (thread.interrupt === id)\n        thread.interrupt = null;', ';'],
+    [14, 'tool calls of a forgotten program are kept', 'core.toolCalls.delete(key);', ';'],
+    [14, 'a timer that was cleared stays', 'core.timers.delete(fact.timer);', ';'],
+  ]),
+  ...of('core/due', [
+    [0, 'a timer that was set anew is due at its old time', '|| atUs > d.nowUs', ''],
+  ]),
+  ...of('core/step', [
+    [0, 'time goes back', 'Math.max(nowUs, core.nowUs)', 'nowUs'],
+  ]),
+  ...of('driver/driver', [
+    [0, 'a barrier fact is performed before it is durable', 'durable: !barrier }', 'durable: true }'],
+  ]),
+  ...of('driver/recover', [
+    [0, 'an old fact is replayed as if it were new', 'upcast(kept)', '(kept)'],
+  ]),
+]
