@@ -19,7 +19,7 @@ export const MUTANTS: readonly Mutant[] = [
     [14, 'attempts have no limit', 'call.attempt >= d.core.config.attemptsMax', 'false'],
     [2, 'a follower in its thread outlives the call it waits for', '    failFollowers(d, call.thread);\n    const program = must(d.core.programs, call.program);\n    const state', '    const program = must(d.core.programs, call.program);\n    const state'],
     [14, 'a detached call waits without a timer', '    setTimer(d, `detached:${call.id}`', '    if (false) setTimer(d, `detached:${call.id}`'],
-    [14, 'the timer of a call that was given up is left', '    clearTimer(d, `detached:${call.id}`);\n    failFollowers', '    failFollowers'],
+    [14, 'the timer of a call that was given up is left', "kind: 'call.cancelled', call: call.id, why }));\n    clearTimersOf(d, call.id);", "kind: 'call.cancelled', call: call.id, why }));"],
     [5, 'KV that was only half recomputed is kept after a pause', 'input.report.recomputedTokens >= call.recomputeDue', 'true'],
     [5, 'a State that was half recomputed stays when its attempt fails', 'if (active && state.device !== null && heldTokens < spanTokens(state))', 'if (false)'],
     [8, 'a thread adopts a prefix of another conversation', '.find((state) => state.record === matched.record)', '.find((state) => state.record !== null)'],
@@ -83,7 +83,7 @@ export const MUTANTS: readonly Mutant[] = [
   ...of('core/schedule', [
     [5, 'more KV is claimed to be on the device than is', 'Math.min(state?.device?.tokens ?? 0, fedTokens)', 'fedTokens'],
     [4, 'a resumed call is not told what it has shown already', 'forcedTokens: call.outputTokens', 'forcedTokens: 0'],
-    [11, 'too little memory is reserved for a copy in', 'Math.max(granulesFor(d.core, engine, call), granulesOf(engine, state.host?.tokens ?? 0))', '0'],
+    [11, 'too little memory is reserved for a copy in', "granulesBy(d.core, call, state, engine, 'onboarded'),", '0,'],
   ]),
   ...of('core/ready', [
     [2, 'READY ignores the declared parents', 'if (!areParentsCommitted(d.core, call))', 'if (false)'],
@@ -205,6 +205,7 @@ export const MUTANTS: readonly Mutant[] = [
     [0, 'a barrier fact is performed before it is durable', 'durable: !barrier }', 'durable: true }'],
   ]),
   ...of('driver/recover', [
-    [0, 'an old fact is replayed as if it were new', 'upcast(kept)', '(kept)'],
+    [0, 'a log with a hole in it is replayed', 'if (kept.seq !== core.seq + 1)', 'if (false)'],
+    [0, 'facts of a newer release are guessed at', 'upcast(kept)', '(kept)'],
   ]),
 ]

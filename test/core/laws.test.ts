@@ -255,3 +255,62 @@ test('a tool result is no way into the program of another', () => {
   at.named('p', [`tool-of-${call}`], { tenant: tenantId('u') })
   assert.equal(only(at.log, 'call.arrived').at(-1)?.answers, null)
 })
+
+test('a tool call id that an engine gives twice belongs to the later call, also when the earlier program is forgotten', () => {
+  const at = new Quiet(1, { config: { programsMax: 2 } })
+  const [first, second] = [at.named('a'), at.named('b')]
+  for (const call of [first, second]) {
+    at.measure(call)
+    at.end(call, { finish: 'tool_calls', toolCalls: [{ id: 'same', name: 'search' }] })
+  }
+  at.feed({ kind: 'cancelProgram', tenant: tenantId('t'), program: 'a' })
+  at.named('c')
+  assert.equal(only(at.log, 'program.forgotten').length, 1)
+  assert.equal(at.core.toolCalls.get('t/same')?.call, second)
+  at.feed({ kind: 'cancelProgram', tenant: tenantId('t'), program: 'b' })
+  at.named('d')
+  assert.equal(at.core.toolCalls.size, 0)
+})
+
+// ---------------------------------------------------------------- memory, order and time
+
+const BLOCKS_16 = { ...LANES, runningMax: 4, memory: { cells: 256, granule: 16, sequences: 4 } }
+
+test('memory that is kept for a call is not given to a worse one, and goes to it when there is enough', () => {
+  const at = new Quiet(1, { config: { order: 'fcfs' }, engines: [BLOCKS_16] })
+  const [large, wide, small] = [at.named('a'), at.named('b'), at.named('c')]
+  at.measure(large, 120)
+  at.measure(wide, 120)
+  at.measure(small, 40)
+  assert.deepEqual([large, wide, small].map((call) => at.core.calls.get(call)?.stage.kind), ['running', 'ready', 'ready'])
+  at.end(large)
+  at.feed({ kind: 'finishProgram', tenant: tenantId('t'), program: 'a' })
+  copied(at)
+  assert.deepEqual([wide, small].map((call) => at.core.calls.get(call)?.stage.kind), ['running', 'running'])
+})
+
+test('no engine holds more sequences than it says it can, however small they are', () => {
+  const at = new Quiet(1, { config: { order: 'fcfs' }, engines: [{ ...BLOCKS_16, memory: { cells: 4_096, granule: 16, sequences: 2 } }] })
+  const calls = [at.named('a'), at.named('b'), at.named('c')]
+  for (const call of calls) at.measure(call, 20)
+  assert.deepEqual(calls.map((call) => at.core.calls.get(call)?.stage.kind), ['running', 'running', 'ready'])
+})
+
+test('recomputing what was evicted ages nobody: not the program, not its level, not its place among others', () => {
+  const at = new Quiet(1, { config: { order: 'plas', levelQuantumUs: 100 } })
+  const call = at.named('p')
+  at.measure(call)
+  const service = { ...emptyLedger(), recomputed: { residentUs: 90_000, workUs: 80_000 } }
+  const facts = at.feed({ kind: 'progress', engine: E0, reign: 1, speeds: null, calls: [{ call, attempt: 1, epoch: 1, report: { ...REPORT, service } }] })
+  assert.equal(only(facts, 'call.demoted').length, 0)
+  const program = at.core.programs.get(at.core.calls.get(call)?.program as never)
+  assert.deepEqual([program?.standing.servedUs, program?.ledger.recomputed.workUs], [0, 80_000])
+})
+
+test('a timer that was set anew is not due at its old time', () => {
+  const at = new Quiet(1)
+  const call = at.waiting('p')
+  const timer = `expire:${call}.wait`
+  assert.deepEqual(at.feed({ kind: 'due', timer }), [])
+  assert.equal(at.core.timers.has(timer), true)
+})

@@ -1,8 +1,10 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { CORE_DEFAULTS } from '../../src/core/config.ts'
+import { FACT_VERSION, type Logged } from '../../src/core/fact.ts'
 import { bodyId } from '../../src/core/ids.ts'
 import { takeSnapshot } from '../../src/core/snapshot.ts'
+import type { FactLog } from '../../src/driver/ports.ts'
 import { recover } from '../../src/driver/recover.ts'
 import { MemoryDisk, memoryStore } from '../../src/store/memory.ts'
 import { World } from '../core/world.ts'
@@ -64,6 +66,12 @@ test('a log with a hole and no snapshot that fills it is refused, not replayed',
   await damage(disk, 300)
   await damage(disk, 200)
   assert.throws(() => recover(CORE_DEFAULTS, open().log), /goes on with fact 201 where fact 1 must be/)
+})
+
+test('a log that a newer release wrote is refused, not guessed at', () => {
+  const newer: Logged = { seq: 1, atUs: 1, version: FACT_VERSION + 1, fact: { kind: 'timer.cleared', timer: 'x' } }
+  const log: FactLog = { append: () => undefined, read: () => [newer], snapshots: () => [], snapshot: () => undefined, nextReign: () => 1 }
+  assert.throws(() => recover(CORE_DEFAULTS, log), /version/)
 })
 
 const damage = (disk: MemoryDisk, seq: number): Promise<void> =>
