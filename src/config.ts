@@ -173,7 +173,7 @@ const core = z.strictObject({
   levelQuantumSeconds: inSeconds(d.levelQuantumUs),
   levelCount: count.default(d.levelCount),
   promoteRatio: count.default(d.promoteRatio),
-  idleGranuleSecondMicro: z.int().min(0).default(d.idleGranuleSecondMicro),
+  idleMemorySecondMicro: z.int().min(0).default(d.idleMemorySecondMicro),
   hostMebibyteSecondMicro: z.int().min(0).default(d.hostMebibyteSecondMicro),
 }).transform((from): CoreConfig => {
   const { preemptGapSeconds, hostMiBMax, programIdleSeconds, interruptMaxSeconds, sessionRetentionSeconds, levelQuantumSeconds, placementGainSeconds, preemptGainSeconds, preemptionRestSeconds, reserveAfterSeconds, agingSeconds, boostBurstSeconds, boostRetrySeconds, ...rest } = from

@@ -97,8 +97,9 @@ export interface CoreConfig {
   readonly levelCount: number
   /** They take to the top what has waited so many times as long as it was served. */
   readonly promoteRatio: number
-  /** Prices of the cost model: micro-units (1 unit = 1 engine-second) for each granule-second or byte-second. */
-  readonly idleGranuleSecondMicro: number
+  /** Prices of the cost model, in micro-units (1 unit = 1 engine-second): all of an engine's memory held for a second while nobody waits for it. */
+  readonly idleMemorySecondMicro: number
+  /** A mebibyte on host, for a second. */
   readonly hostMebibyteSecondMicro: number
 }
 
@@ -148,6 +149,6 @@ export const CORE_DEFAULTS: CoreConfig = {
   levelQuantumUs: seconds(1),
   levelCount: 12,
   promoteRatio: 100,
-  idleGranuleSecondMicro: 100,
+  idleMemorySecondMicro: 800,
   hostMebibyteSecondMicro: 10,
 }

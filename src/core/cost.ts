@@ -9,8 +9,9 @@
  *             prefill speed; what was decoded at the cost of its own row in a shared batch where the recompute is exact,
  *             and at the prefill speed where it is plain
  *
- * The price of a granule-second is a shadow price. Nobody waits for memory: almost nothing (`idleGranuleSecondMicro`).
- * Somebody does: an engine of n granules loses about one n-th of its throughput for each that cannot be used.
+ * The price of memory is a shadow price, by the share of the engine's memory that is held, whatever its granule. Nobody waits
+ * for memory: almost nothing (`idleMemorySecondMicro` for all of it). Somebody does: an engine loses about the share of its
+ * throughput that the share of memory is which cannot be used.
  */
 import type { CoreState, Engine, State } from './state.ts'
 import { must } from './assert.ts'
@@ -52,16 +53,15 @@ export function feedAgain(engine: Engine, { prefilled, decoded }: { prefilled: T
   }
 }
 
-/** Micro-units for one granule of this engine's memory for one second. */
-export function granuleSecondMicro(core: Readonly<CoreState>, engine: Engine, granulesWanted: Granules): number {
-  const memory = engine.capabilities.memory
-  if (memory === null || granulesWanted === 0) return core.config.idleGranuleSecondMicro
-  return Math.round((1_000_000 * memory.granule) / memory.cells)
+/** Micro-units for so much of this engine's memory, held for one second. */
+export function memorySecondMicro(core: Readonly<CoreState>, engine: Engine, granules: Granules, granulesWanted: Granules): number {
+  const { memory } = engine.capabilities
+  if (memory === null) return 0
+  const allMicro = granulesWanted === 0 ? core.config.idleMemorySecondMicro : 1_000_000
+  return Math.round((allMicro * granules * memory.granule) / memory.cells)
 }
 
-export function preserveCost(granules: Granules, holdUs: Us, microPerGranuleSecond: number): MicroCost {
-  return granules * over(holdUs, microPerGranuleSecond)
-}
+export const preserveCost = (holdUs: Us, microPerSecond: number): MicroCost => over(holdUs, microPerSecond)
 
 export function offloadCost(core: Readonly<CoreState>, state: Readonly<State>, engine: Engine, holdUs: Us, returnPpm: number): MicroCost {
   const tokens = stateTokens(state)

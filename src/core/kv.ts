@@ -8,7 +8,7 @@ import { discardCost, imageReserveBytes, offloadCost } from './cost.ts'
 import { clearTimer, ignore, setTimer, type Deciding } from './deciding.ts'
 import { moveId, type SessionId, type StateId } from './ids.ts'
 import type { MoveDone, MoveFailed } from './input.ts'
-import { granulesWanted, hostFreeBytes, lastRecordOf, stateTokens } from './kv-read.ts'
+import { callWaitingOn, granulesWanted, hostFreeBytes, lastRecordOf, stateTokens } from './kv-read.ts'
 import { proposedResidencyOf, residencyOf } from './residencies.ts'
 import { readyIfDue } from './ready.ts'
 import { start } from './schedule.ts'
@@ -23,6 +23,9 @@ export function decideIdle(d: Deciding, id: StateId): void {
   if (state?.residence.kind !== 'suspended' || state.device === null) return
   const engine = must(d.core.engines, state.device.engine)
   if (engine.capabilities.memory === null) return
+  // Its call is there and only waits for its turn: whoever wants the memory meanwhile says so.
+  const waiting = callWaitingOn(d.core, state)
+  if (waiting !== null && waiting.stage.kind !== 'detached') return
   const interrupt = interruptOf(d, state)
   const wanted = granulesWanted(d.core, engine)
   const decision = proposedResidencyOf(d.core).decide(d.core, state, interrupt, wanted, d.nowUs)

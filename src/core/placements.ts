@@ -16,14 +16,11 @@ const PLACEMENTS: Readonly<Record<PlacementName, PlacementPolicy>> = { 'least-se
 export const placementOf = (core: Readonly<CoreState>): PlacementPolicy => PLACEMENTS[policyNames(core).placement]
 
 export function candidatesFor(core: Readonly<CoreState>, call: Readonly<Call>, state: Readonly<State> | null): Engine[] {
+  const able: Engine[] = []
+  for (const engine of core.engines.values()) if (engine.stage === 'joined' && couldHold(core, engine, call)) able.push(engine)
   const { placementEnginesMax } = core.config
-  const found: Engine[] = []
-  const { size } = core.engines
-  let index = size - (call.seq % size)
-  for (const engine of core.engines.values()) {
-    const inWindow = size <= placementEnginesMax || index % size < placementEnginesMax
-    index += 1
-    if ((inWindow || state?.device?.engine === engine.id) && engine.stage === 'joined' && couldHold(core, engine, call)) found.push(engine)
-  }
-  return found
+  if (able.length <= placementEnginesMax) return able
+  const from = call.seq % able.length
+  return able.filter(({ id }, index) =>
+    (index + able.length - from) % able.length < placementEnginesMax || id === state?.device?.engine)
 }

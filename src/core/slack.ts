@@ -76,7 +76,7 @@ export function urge(d: Deciding, call: Call, dueUs: Us, remaining: Remaining): 
 
 function comeBack(d: Deciding, call: Call, atUs: Us): void {
   const timer = `slack:${call.id}`
-  if (!d.core.timers.has(timer)) setTimer(d, timer, atUs)
+  if ((d.core.timers.get(timer) ?? Number.MAX_SAFE_INTEGER) > atUs) setTimer(d, timer, atUs)
 }
 
 function hasShare(d: Deciding, call: Call): boolean {

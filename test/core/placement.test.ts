@@ -172,6 +172,16 @@ test('of many engines so many are looked at as the limit says, and always the on
   assert.ok(found.includes(state?.device?.engine as never))
 })
 
+test('engines that cannot run a call take no place among those that are looked at', () => {
+  const others = Array.from({ length: 8 }, () => ({ ...LANES, models: ['other'] }))
+  const at = new Quiet(1, { config: { placementEnginesMax: 2 }, engines: [...others, LANES] })
+  for (const name of ['a', 'b', 'c']) {
+    const call = at.named(name)
+    at.measure(call)
+    assert.equal(whereOf(at, call), 'e8')
+  }
+})
+
 test('the two placements differ where they should: one waits for its KV, the other goes where it is done sooner', () => {
   const at = new Quiet(1, { engines: [{ ...LANES, runningMax: 1 }, { ...LANES, runningMax: 1 }] })
   const back = returning(at)

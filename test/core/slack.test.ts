@@ -5,6 +5,7 @@ import { tenantId, type CallId } from '../../src/core/ids.ts'
 import type { Logged } from '../../src/core/fact.ts'
 import { urge, type Remaining } from '../../src/core/slack.ts'
 import type { Call } from '../../src/core/state.ts'
+import { GraphWorld, node } from './graph-world.ts'
 import { Quiet, kinds, only } from './quiet.ts'
 import { stateText } from './state-text.ts'
 import { LANES, random, type WorldOptions } from './world.ts'
@@ -74,6 +75,22 @@ test('a program with a deadline, of which nothing is known, is told so as its ca
   const at = busy()
   const call = at.named('p', [], { deadlineUs: at.nowUs + 1_000_000 })
   assert.deepEqual(only(at.measure(call), 'boost.withheld').map(({ why }) => why), ['too little is known of what is left'])
+})
+
+test('a deadline and a declared graph are enough: the timer puts the call in front, and it takes the place of another at once', () => {
+  const at = new GraphWorld(1, { engines: [ONE] })
+  const busy = at.submit()
+  at.feed({ kind: 'measured', call: busy, promptTokens: 60, matched: null, renderingWon: null })
+  at.begin({ deadlineUs: 61_000_000 })
+  at.nodes({ ...node('a'), serviceUs: 2_000_000 }, { ...node('b', ['a']), serviceUs: 9_000_000 })
+  const call = at.call('a')
+  const facts = at.feed({ kind: 'measured', call, promptTokens: 60, matched: null, renderingWon: null })
+  // 61 s less the 9 s that follow it, less its own 2 s.
+  assert.deepEqual(only(facts, 'timer.set').filter(({ timer }) => timer === TIMER(call)).map(({ atUs }) => atUs), [50_000_000])
+  at.nowUs = 50_000_000
+  const due = at.feed({ kind: 'due', timer: TIMER(call) })
+  assert.deepEqual(kinds(due).filter((kind) => kind !== 'timer.cleared'), ['boost.given', 'call.preempted'])
+  assert.equal(only(due, 'boost.given')[0]?.slackUs, 0)
 })
 
 test('a boost is kept by a call that is paused and comes back, and goes with it when it is over', () => {

@@ -276,6 +276,22 @@ test('a host tier that is smaller after a restart is drained to its size', () =>
   assert.equal(smaller.core.host.ownedBytes, 7_000)
 })
 
+test('the KV of a call that waits for its turn is not decided about, though its thread never waited for a tool', () => {
+  const at = new Quiet(1, { engines: [{ ...LANES, runningMax: 1 }] })
+  const claims = { ...CLAIMS, program: 'p', thread: 'one' }
+  const first = at.submit({ claims })
+  at.measure(first)
+  at.end(first)
+  at.measure(at.named('busy'))
+  const second = at.submit({ claims })
+  at.feed({ kind: 'measured', call: second, promptTokens: 80, matched: { record: first, tokens: 69 }, renderingWon: null })
+  const before = at.log.length
+  at.nowUs += 3_000_000_000
+  for (const timer of [...at.core.timers.keys()]) if (timer.startsWith('reconsider:')) at.feed({ kind: 'due', timer })
+  assert.equal(only(at.log.slice(before), 'kv.decided').length, 0)
+  assert.equal(at.core.calls.get(second)?.stage.kind, 'ready')
+})
+
 test('a named thread that goes on without its tool results abandons the wait, and the program lives', () => {
   const at = new Quiet(1)
   const claims = { ...CLAIMS, program: 'p', thread: 'one' }

@@ -15,7 +15,7 @@ import { must } from '../../assert.ts'
 import type { KvOption } from '../../fact.ts'
 import type { ThreadId } from '../../ids.ts'
 import { orderOf } from '../../orders.ts'
-import { discardCost, engineOf, granuleSecondMicro, imageBytes, offloadCost, preserveCost } from '../../cost.ts'
+import { discardCost, engineOf, memorySecondMicro, imageBytes, offloadCost, preserveCost } from '../../cost.ts'
 import { callWaitingOn, hostFreeBytes, hostStates, idleStates, stateTokens } from '../../kv-read.ts'
 import { WAITS_ENOUGH, borders, expectedWaitUs, returnsPpm, stillWaitingPpm, survivalOf, waitKindOf, type Survival } from '../../predict/wait.ts'
 import { callAfter } from '../../standing.ts'
@@ -36,12 +36,12 @@ export const leastCost: ResidencyPolicy = {
     const engine = engineOf(core, state)
     if (engine === null || state.device === null) return stay('no engine holds it')
     const wait = waitOf(core, state, interrupt, nowUs)
-    const price = granuleSecondMicro(core, engine, granulesWanted) * state.device.granules
+    const price = memorySecondMicro(core, engine, state.device.granules, granulesWanted)
     const other = cheaperOther(core, state, engine, wait)
     const doubt = doubtOf(wait.survival)
     const untilUs = doubt !== null ? breakEvenUs(other.cost, price) - wait.elapsedUs : bestHoldUs(wait, other.cost, price)
     const options = [
-      { choice: 'preserve', cost: preserveCost(state.device.granules, wait.expectedUs, Math.round(price / state.device.granules)), infeasible: null },
+      { choice: 'preserve', cost: preserveCost(wait.expectedUs, price), infeasible: null },
       ...other.options,
     ] satisfies KvOption[]
     const holds = untilUs >= RECONSIDER_US_MIN
