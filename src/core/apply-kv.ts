@@ -35,6 +35,12 @@ export function applyKv(core: CoreState, fact: Fact, atUs: Us): boolean {
     case 'kv.settled':
       settle(core, fact, atUs)
       return true
+    case 'kv.found': {
+      const state = must(core.states, fact.state)
+      takeDevice(core, state, { engine: fact.engine, tokens: fact.tokens, granules: fact.granules })
+      reside(core, state, { kind: 'suspended', tier: 'device' })
+      return true
+    }
     case 'kv.adopted': {
       const state = must(core.states, fact.state)
       const session = must(core.sessions, fact.session)

@@ -1,6 +1,6 @@
 /**
  * Owns engines joining and being lost, and the start of a reign. What ran on a lost engine is tried again with its
- * ledger; what lay on its device is gone, what lies on host is not.
+ * ledger; what lay on its device is gone until it comes back and says that it still has it, what lies on host is not.
  */
 import { must } from './assert.ts'
 import { returnMany } from './batch-return.ts'
@@ -9,6 +9,7 @@ import { detach, failWhatFitsNowhere, retry } from './call.ts'
 import { ignore, type Deciding } from './deciding.ts'
 import { tenantId } from './ids.ts'
 import type { EngineJoined, EngineLost, Restart } from './input.ts'
+import { takeInventory } from './inventory.ts'
 import { discardDevice, discardHost, failMove, releaseState } from './kv.ts'
 import { hostFreeBytes } from './kv-read.ts'
 import { closeLater } from './program.ts'
@@ -20,6 +21,7 @@ export function engineJoined(d: Deciding, input: EngineJoined): void {
   const before = d.core.engines.get(input.engine)
   if (before?.stage === 'joined') lose(d, before, 'it joined anew', (call) => retry(d, call, 'its engine joined anew'))
   d.emit({ kind: 'engine.joined', engine: input.engine, capabilities: input.capabilities, speeds: input.speeds })
+  takeInventory(d, must(d.core.engines, input.engine), input.inventory ?? [])
   failWhatFitsNowhere(d)
   for (const model of input.capabilities.models) returnMany(d, model)
 }

@@ -94,6 +94,8 @@ export type Fact =
   | { kind: 'kv.resume.ready'; state: StateId; call: CallId; engine: EngineId }
   | { kind: 'kv.discarded'; state: StateId; tier: Tier; tokens: Tokens; why: string; engine: EngineId | null; dropImage: MoveId | null }
   | { kind: 'kv.settled'; state: StateId; owner: Owner }
+  | { kind: 'kv.found'; state: StateId; engine: EngineId; tokens: Tokens; granules: Granules }
+  | { kind: 'kv.unclaimed'; engine: EngineId; states: readonly { state: StateId; why: string }[] }
   | { kind: 'kv.adopted'; state: StateId; thread: ThreadId; session: SessionId }
   | { kind: 'kv.forgotten'; state: StateId; record: CallId | null }
   // engines
@@ -121,7 +123,7 @@ export interface Logged {
 const FLOW: ReadonlySet<Fact['kind']> = new Set([
   'program.predicted', 'interrupt.predicted', 'call.measured', 'call.ready', 'call.placed', 'call.scheduled', 'call.progressed', 'call.granted', 'call.demoted', 'call.promoted', 'call.aged', 'call.reserved', 'boost.given', 'boost.withheld', 'call.preempted',
   'call.paused', 'kv.decided', 'kv.preserved', 'kv.offload.begun', 'kv.onboard.begun', 'kv.resume.ready', 'engine.progress',
-  'engine.ordered', 'timer.set', 'timer.cleared', 'result.ignored',
+  'engine.ordered', 'timer.set', 'timer.cleared', 'result.ignored', 'kv.unclaimed',
 ] satisfies Fact['kind'][])
 
 export const isBarrier = (fact: Fact): boolean => !FLOW.has(fact.kind)

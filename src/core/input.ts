@@ -3,7 +3,7 @@
  * the driver's ports; what a client or an engine says is a claim, checked by `step`, never asserted.
  */
 import type { JoinRule, NodeKind } from './graph-state.ts'
-import type { BodyId, CallId, EngineId, MoveId, TenantId } from './ids.ts'
+import type { BodyId, CallId, EngineId, MoveId, StateId, TenantId } from './ids.ts'
 import type { Effect } from './effect.ts'
 import type { Capabilities, EngineSpeeds, FinishReason, Identity, Ledger, Origin } from './state.ts'
 import type { Bytes, Tokens, Us } from './units.ts'
@@ -219,12 +219,25 @@ export interface MoveFailed extends FromEngine {
   readonly sourceLost: boolean
 }
 
+/** A State that an engine which was cut off still holds, idle. */
+export interface Held {
+  readonly state: StateId
+  /** Of the call that left it. */
+  readonly epoch: number
+  /** Tokens fed. */
+  readonly tokens: Tokens
+  /** Chained over all tokens and origins up to there, as in the spans that were told. */
+  readonly digest: string
+}
+
 export interface EngineJoined {
   readonly kind: 'engineJoined'
   readonly engine: EngineId
   readonly reign: number
   readonly capabilities: Capabilities
   readonly speeds: EngineSpeeds
+  /** What its device still holds of an earlier time; absent: nothing. */
+  readonly inventory?: readonly Held[]
 }
 export interface EngineLost { readonly kind: 'engineLost'; readonly engine: EngineId; readonly reign: number; readonly why: string }
 

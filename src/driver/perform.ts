@@ -82,6 +82,9 @@ export class Performer {
         if (fact.dropImage !== null) images.drop(fact.dropImage)
         if (fact.engine !== null) this.#tell(fact.engine, { kind: 'discard', state: fact.state })
         return
+      case 'kv.unclaimed':
+        for (const { state } of fact.states) this.#tell(fact.engine, { kind: 'discard', state })
+        return
       case 'kv.forgotten':
         if (fact.record !== null) this.#ports.bodies.drop(recordOf(fact.record))
         return

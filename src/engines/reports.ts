@@ -9,7 +9,7 @@
  * R5 Nothing is said under a reign that a higher one replaced, and a lower one is refused.
  * R6 The sink is never called from within `perform`; a refusal comes right after it.
  */
-import type { AttemptReport, Finished, FromAttempt } from '../core/input.ts'
+import type { AttemptReport, Finished, FromAttempt, Held } from '../core/input.ts'
 import type { CallId, EngineId, MoveId } from '../core/ids.ts'
 import type { Capabilities, EngineSpeeds } from '../core/state.ts'
 import type { Bytes, Us } from '../core/units.ts'
@@ -67,9 +67,9 @@ export class EngineReports {
     this.#moves.clear()
   }
 
-  join(capabilities: Capabilities, speeds: EngineSpeeds): void {
+  join(capabilities: Capabilities, speeds: EngineSpeeds, inventory: readonly Held[] = []): void {
     this.#joined = this.#sink !== null
-    this.#sink?.input({ kind: 'engineJoined', ...this.#from(), capabilities, speeds })
+    this.#sink?.input({ kind: 'engineJoined', ...this.#from(), capabilities, speeds, inventory })
   }
 
   lost(why: string): void {

@@ -7,10 +7,14 @@
  * L2 No more States than sequences. L3 One call runs a State. L4 Nobody keeps tokens that are not there.
  */
 import type { CallId, StateId } from '../core/ids.ts'
+import type { Held } from '../core/input.ts'
 import type { EngineMemory } from '../core/state.ts'
 import type { Granules, Tokens } from '../core/units.ts'
 
-interface Resident { tokens: Tokens; running: { readonly call: CallId; grant: Granules } | null; moving: boolean }
+/** What a State is known by when nobody runs it: whose it was, and the digest of all its tokens. */
+interface Mark { readonly epoch: number; readonly digest: string }
+
+interface Resident { tokens: Tokens; running: { readonly call: CallId; grant: Granules } | null; moving: boolean; mark: Mark | null }
 
 export class DeviceLedger {
   readonly #memory: EngineMemory
@@ -42,7 +46,7 @@ export class DeviceLedger {
     }
     const short = this.#shortage(state, grant)
     if (short !== null) return short
-    this.#states.set(state, { tokens: keepTokens, running: { call, grant }, moving: false })
+    this.#states.set(state, { tokens: keepTokens, running: { call, grant }, moving: false, mark: null })
     return null
   }
 
@@ -83,7 +87,7 @@ export class DeviceLedger {
   copyIn(state: StateId, tokens: Tokens): string | null {
     if (this.#states.has(state)) return `${state} is on the device and was to be onboarded`
     const short = this.#shortage(state, this.#granules(tokens))
-    if (short === null) this.#states.set(state, { tokens, running: null, moving: true })
+    if (short === null) this.#states.set(state, { tokens, running: null, moving: true, mark: null })
     return short
   }
 
@@ -97,6 +101,22 @@ export class DeviceLedger {
     if (running) return `${state} is run by ${running.call} and was to be discarded`
     this.#states.delete(state)
     return null
+  }
+
+  /** It ended as a whole: should the control plane be gone, this is what the next may ask for. */
+  mark(state: StateId, epoch: number, digest: string): void {
+    const resident = this.#states.get(state)
+    if (resident !== undefined) resident.mark = { epoch, digest }
+  }
+
+  /** All that can be named; the rest nobody can ask for, and it goes. */
+  inventory(): Held[] {
+    const held: Held[] = []
+    for (const [state, { tokens, mark, moving, running }] of [...this.#states]) {
+      if (mark === null || moving || running !== null) this.#states.delete(state)
+      else held.push({ state, tokens, ...mark })
+    }
+    return held
   }
 
   clear(): void {

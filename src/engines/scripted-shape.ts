@@ -28,7 +28,7 @@ export function capabilitiesOf(script: Script): Capabilities {
     replayByOrigin: holdsStates,
     imageKey: residency ? `scripted-1/${script.models.join('+')}` : null,
     progress: true,
-    inventory: false,
+    inventory: holdsStates,
   }
 }
 

@@ -67,7 +67,7 @@ class Scripted implements ScriptedEngine {
   /** Measurements that a hung engine does not answer. */
   readonly #unanswered = new Set<(measurement: Measurement) => void>()
   #hung = false
-  /** Grows when device memory is lost: what an earlier life began is void. */
+  /** Grows when what is under way is abandoned: what an earlier life began is void. */
   #life = 0
   #progressUs: Us = 0
   #cancelWake: () => void = () => undefined
@@ -85,7 +85,8 @@ class Scripted implements ScriptedEngine {
 
   open(reign: number, sink: EngineSink): void {
     if (!this.#reports.open(reign, sink)) return
-    this.#forgetDevice()
+    // Whoever commanded it before is gone, and its device is not: what lies there idle is told to the next.
+    this.#abandon()
     this.#joinAt(this.#clock.nowUs())
   }
 
@@ -303,7 +304,10 @@ class Scripted implements ScriptedEngine {
     const report = this.#report(run)
     const record = run.record()
     const holdsStates = this.#ledger !== null
+    const spans = run.spans()
     this.#drop(run, run.fed)
+    const end = spans.at(-1)
+    if (end !== undefined) this.#ledger?.mark(run.start.state, run.start.epoch, end.digest)
     this.#failures.delete(call)
     const called = finish === 'tool_calls' ? run.answer.toolCalls : []
     const toolCalls = called.map(({ name }, index) => ({ id: toolCallIdOf(call, index), name }))
@@ -316,7 +320,7 @@ class Scripted implements ScriptedEngine {
       finish,
       report,
       parts: run.parts(),
-      spans: holdsStates ? run.spans() : [],
+      spans: holdsStates ? spans : [],
       toolCalls,
       toolEffect: this.#toolEffect(toolCalls.map(({ name }) => name)),
       resume: recomputeTokens === 0 ? 'none' : replay === 'exact' ? 'exact' : 'recomputed',
@@ -348,16 +352,23 @@ class Scripted implements ScriptedEngine {
   }
 
   #joinAt(atUs: Us): void {
-    this.#cancelRejoin = this.#clock.at(atUs, () => this.#reports.join(this.#capabilities, speedsOf(this.#script)))
+    this.#cancelRejoin = this.#clock.at(atUs, () => {
+      this.#reports.join(this.#capabilities, speedsOf(this.#script), this.#ledger?.inventory())
+    })
   }
 
   #forgetDevice(): void {
+    this.#abandon()
+    this.#ledger?.clear()
+  }
+
+  /** What is under way ends unsaid. */
+  #abandon(): void {
     this.#cancelWake()
     this.#cancelRejoin()
     this.#hung = false
     this.#life += 1
     for (const run of [...this.#runs.values()]) this.#drop(run, 0)
-    this.#ledger?.clear()
     for (const answer of this.#unanswered) answer(unavailable(`${this.id} was lost`))
     this.#unanswered.clear()
   }

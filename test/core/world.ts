@@ -8,7 +8,7 @@ import { apply, emptyCore } from '../../src/core/apply.ts'
 import { CORE_DEFAULTS, type CoreConfig } from '../../src/core/config.ts'
 import type { Logged } from '../../src/core/fact.ts'
 import { bodyId, callId, engineId, moveId, tenantId, type CallId, type EngineId, type TenantId } from '../../src/core/ids.ts'
-import type { Claims, Input, Submit } from '../../src/core/input.ts'
+import type { Claims, Held, Input, Submit } from '../../src/core/input.ts'
 import { checkInvariants } from '../../src/core/invariants.ts'
 import { checkHistory, noHistory, type History } from '../../src/core/invariants/history.ts'
 import { nothingSeen } from '../../src/core/invariants/law.ts'
@@ -220,8 +220,22 @@ export class World {
   restart(): void {
     this.#reign = this.core.reign + 1
     this.#running.clear()
+    const joins = (this.#options.engines ?? [LANES]).map((capabilities, index) => ({
+      engine: engineId(`e${index}`), capabilities, inventory: capabilities.inventory ? this.#held(engineId(`e${index}`)) : [],
+    }))
     this.feed({ kind: 'restart', reign: this.#reign, wallOffsetUs: 0, images: [...this.#images] })
-    for (const [index, capabilities] of (this.#options.engines ?? [LANES]).entries()) this.#join(engineId(`e${index}`), capabilities)
+    for (const { engine, capabilities, inventory } of joins) this.#join(engine, capabilities, inventory)
+  }
+
+  /** What an engine that outlives its control plane has on its device; a fault makes some of it something else. */
+  #held(engine: EngineId): Held[] {
+    return [...this.core.states.values()].flatMap((state) => {
+      const last = state.spans.at(-1)
+      if (state.device?.engine !== engine || state.residence.kind !== 'suspended' || last === undefined) return []
+      const epoch = state.owner.kind === 'thread' ? this.core.programs.get(this.core.threads.get(state.owner.thread)?.program as never)?.epoch ?? 0 : 1
+      const digest = this.#chance() < this.#faults * 0.3 ? 'another' : this.core.segments.get(last.segment)?.digest ?? ''
+      return [{ state: state.id, epoch, tokens: state.device.tokens, digest }]
+    })
   }
 
   /** Forgets the live state and builds it again from the log: a control plane that was killed. */
@@ -241,8 +255,8 @@ export class World {
     this.killControlPlane()
   }
 
-  #join(engine: EngineId, capabilities: Capabilities): void {
-    this.feed({ kind: 'engineJoined', engine, reign: this.#reign, capabilities, speeds: SPEEDS })
+  #join(engine: EngineId, capabilities: Capabilities, inventory: readonly Held[] = []): void {
+    this.feed({ kind: 'engineJoined', engine, reign: this.#reign, capabilities, speeds: SPEEDS, inventory })
   }
 
   loseEngine(index: number): void {

@@ -5,10 +5,11 @@ import { tenantId, type TenantId } from '../../src/core/ids.ts'
 import type { Claims } from '../../src/core/input.ts'
 import { Driver } from '../../src/driver/driver.ts'
 import type { CallHandle, CallUpdate, Submission } from '../../src/driver/gateway.ts'
+import type { EnginePort } from '../../src/driver/ports.ts'
 import { recover } from '../../src/driver/recover.ts'
 import { systemClock, systemIds } from '../../src/driver/system.ts'
 import { readScript } from '../../src/engines/script-file.ts'
-import { createScriptedEngine } from '../../src/engines/scripted.ts'
+import { createScriptedEngine, type ScriptedEngine } from '../../src/engines/scripted.ts'
 import { MemoryDisk, memoryStore } from '../../src/store/memory.ts'
 
 /** What a failed test left open ends with the file. */
@@ -26,13 +27,17 @@ export interface House {
 
 export const LOCAL: TenantId = tenantId('local')
 
-export async function house(script: Record<string, unknown>, core: Partial<CoreConfig> = {}, disk = new MemoryDisk(), storeFailure: 'pass' | 'refuse' = 'refuse'): Promise<House> {
+export const scripted = (script: Record<string, unknown>): ScriptedEngine => createScriptedEngine({ id: 'e', script: readScript({ models: ['m'], ...script }) })
+
+export async function house(
+  script: Record<string, unknown>, core: Partial<CoreConfig> = {}, disk = new MemoryDisk(), storeFailure: 'pass' | 'refuse' = 'refuse',
+  engine: EnginePort = scripted(script),
+): Promise<House> {
   const fatal: Error[] = []
   let built: Driver | null = null
   const store = memoryStore({ disk, onFailure: () => built?.storeFailed() })
   const config = { ...CORE_DEFAULTS, ...core }
   const recovered = recover(config, store.log)
-  const engine = createScriptedEngine({ id: 'e', script: readScript({ models: ['m'], ...script }) })
   const driver = new Driver(
     { clock: systemClock(recovered.core.nowUs, recovered.core.wallOffsetUs), ids: systemIds, log: store.log, bodies: store.bodies, images: store.images, engines: [engine] },
     { checkEveryTurns: 1, onFatal: (error) => fatal.push(error), storeFailure, snapshotEveryFacts: 25 },
