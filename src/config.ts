@@ -11,7 +11,7 @@ import { availableParallelism } from 'node:os'
 import { dirname, resolve } from 'node:path'
 import { isMap, isNode, isPair, isScalar, isSeq, LineCounter, parseDocument, Scalar, visit, type Document } from 'yaml'
 import { z } from 'zod'
-import { CORE_DEFAULTS, ORDER_NAMES, type CoreConfig } from './core/config.ts'
+import { CORE_DEFAULTS, type CoreConfig, ORDER_NAMES, PLACEMENT_NAMES, RESIDENCY_NAMES } from './core/config.ts'
 import { SECOND_US, seconds, type Us } from './core/units.ts'
 import { fieldName, schemaFaults } from './protocol/schema-fault.ts'
 
@@ -125,9 +125,9 @@ const share = (weight: number) => z.int().min(1).max(1_000).default(weight)
 const core = z.strictObject({
   mode: z.enum(['schedule', 'observe']).default(d.mode),
   order: z.enum(ORDER_NAMES).default(d.order),
-  residency: z.enum(['least-cost', 'lru-host', 'always-preserve', 'always-offload', 'always-discard'])
+  residency: z.enum(RESIDENCY_NAMES)
     .default(d.residency),
-  placement: z.enum(['least-seconds', 'most-room']).default(d.placement),
+  placement: z.enum(PLACEMENT_NAMES).default(d.placement),
   /** In place of the three above: an order, a residency and a placement that agree. */
   joint: z.enum(['entracte', 'engine-own']).nullable().default(d.joint),
   exactResume: z.boolean().default(d.exactResume),

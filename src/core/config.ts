@@ -6,9 +6,10 @@ import { seconds, type Bytes, type Tokens, type Us } from './units.ts'
 /** Each is a file of this name in `policy/order`. */
 export const ORDER_NAMES = ['fcfs', 'fcfs-program', 'mlfq', 'plas', 'atlas', 'gittins'] as const
 export type OrderName = (typeof ORDER_NAMES)[number]
-export type ResidencyName = 'least-cost' | 'lru-host' | 'always-preserve' | 'always-offload' | 'always-discard'
-
-export type PlacementName = 'least-seconds' | 'most-room'
+export const RESIDENCY_NAMES = ['least-cost', 'lru-host', 'always-preserve', 'always-offload', 'always-discard'] as const
+export type ResidencyName = (typeof RESIDENCY_NAMES)[number]
+export const PLACEMENT_NAMES = ['least-seconds', 'most-room'] as const
+export type PlacementName = (typeof PLACEMENT_NAMES)[number]
 export type JointName = 'entracte' | 'engine-own'
 
 export interface CoreConfig {

@@ -124,14 +124,16 @@ export class Admissions {
   // ------------------------------------------------------------------ calls
 
   #arrived(id: CallId): void {
-    const call = must(this.#core.calls, id)
+    const call = this.#core.calls.get(id)
+    if (call === undefined) return this.#answer(id, [FORGOTTEN])
     this.#streams.open(id, must(this.#core.programs, call.program).tenant, this.#first(call))
     this.#follow(id, id)
   }
 
   #attached(id: CallId, as: CallId): void {
     this.#ports.bodies.drop(bodyOf(id))
-    const call = must(this.#core.calls, as)
+    const call = this.#core.calls.get(as)
+    if (call === undefined) return this.#answer(id, [FORGOTTEN])
     if (!this.#streams.has(as)) this.#streams.reopen(as, must(this.#core.programs, call.program).tenant, this.#first(call))
     this.#follow(id, as)
   }
@@ -147,7 +149,8 @@ export class Admissions {
   /** The committed result of a call whose tool calls wait for results: never generated twice (invariant 7). */
   #replayed(id: CallId, as: CallId): void {
     this.#ports.bodies.drop(bodyOf(id))
-    const call = must(this.#core.calls, as)
+    const call = this.#core.calls.get(as)
+    if (call === undefined) return this.#answer(id, [FORGOTTEN])
     const kept = this.#ports.bodies.get(resultOf(as))
     if (kept === null) return this.#answer(id, [{ kind: 'failed', code: 'store_failed', why: 'its committed result is no longer kept' }])
     const { parts, outcome } = JSON.parse(Buffer.from(kept).toString('utf8')) as { parts: StreamPart[]; outcome: Outcome }
@@ -161,10 +164,9 @@ export class Admissions {
   }
 
   #completed(fact: Of<'call.completed'>): void {
-    const call = must(this.#core.calls, fact.call)
     const outcome = this.#outcomes.get(fact.call)
     this.#outcomes.delete(fact.call)
-    const last = lastOf(call, fact.finish, fact.resume, outcome)
+    const last = lastOf(this.#core.calls.get(fact.call), fact.finish, fact.resume, outcome)
     // Only tool calls that wait for their results may be asked for again.
     if (fact.toolCalls.length === 0) this.#ports.bodies.drop(resultOf(fact.call))
     this.#streams.end(fact.call, last)
@@ -199,10 +201,13 @@ export class Admissions {
   }
 }
 
-const lastOf = (call: Call, finish: Last['finish'], resume: Last['resume'], outcome: Outcome | undefined): Last => ({
-  kind: 'done', finish, resume, promptTokens: outcome?.promptTokens ?? call.promptTokens,
-  outputTokens: outcome?.outputTokens ?? call.outputTokens, cachedTokens: outcome?.cachedTokens ?? 0,
-  queuedUs: (call.startedUs ?? call.arrivedUs) - call.arrivedUs,
+/** While what was decided waited for the disk, it ended and its program made room for another. */
+const FORGOTTEN: CallUpdate = { kind: 'failed', code: 'program_ended', why: 'its program has ended and was forgotten' }
+
+const lastOf = (call: Call | undefined, finish: Last['finish'], resume: Last['resume'], outcome: Outcome | undefined): Last => ({
+  kind: 'done', finish, resume, promptTokens: outcome?.promptTokens ?? call?.promptTokens ?? 0,
+  outputTokens: outcome?.outputTokens ?? call?.outputTokens ?? 0, cachedTokens: outcome?.cachedTokens ?? 0,
+  queuedUs: call === undefined ? 0 : (call.startedUs ?? call.arrivedUs) - call.arrivedUs,
 })
 
 function deferred<T>(): { promise: Promise<T>; resolve: (value: T) => void } {

@@ -5,7 +5,7 @@
  */
 import { InvariantError } from '../core/assert.ts'
 import { isBarrier, type Logged } from '../core/fact.ts'
-import { callId, programId, threadId, type CallId, type TenantId } from '../core/ids.ts'
+import { callId, moveId, programId, threadId, type CallId, type TenantId } from '../core/ids.ts'
 import type { Input } from '../core/input.ts'
 import { checkInvariants } from '../core/invariants.ts'
 import { nothingSeen } from '../core/invariants/law.ts'
@@ -79,13 +79,21 @@ export class Driver implements Gateway {
   /** Takes the next reign, fences what ran before, and opens the engines. */
   async start(): Promise<void> {
     this.#ports.bodies.keepOnly(neededBodies(this.core))
-    const images = await this.#ports.images.verify()
+    const images = await this.#verifiedImages()
     const reign = this.#ports.log.nextReign()
     this.post({ kind: 'restart', reign, wallOffsetUs: this.#ports.clock.wallOffsetUs(), images })
     this.#turn()
     this.#performer.armTimers()
     for (const engine of this.#ports.engines) engine.open(reign, this.#sink())
     if (this.#recoveredSeq > 0) this.#recall()
+  }
+
+  /** Those that a State has; a crash may have kept others from being dropped. */
+  async #verifiedImages(): Promise<readonly string[]> {
+    const verified = await this.#ports.images.verify()
+    const needed = new Set([...this.core.states.values()].map(({ host }) => host?.image))
+    for (const image of verified.map(moveId)) if (!needed.has(image)) this.#ports.images.drop(image)
+    return verified.filter((image) => needed.has(moveId(image)))
   }
 
   async stop(): Promise<void> {
@@ -123,7 +131,10 @@ export class Driver implements Gateway {
     const facts: Logged[] = []
     for (const input of inputs) {
       const decided = step(this.core, input, nowUs)
-      for (const logged of decided) this.#trace.note(this.core, logged)
+      for (const logged of decided) {
+        this.#trace.note(this.core, logged)
+        this.#performer.decided(logged)
+      }
       facts.push(...decided)
     }
     this.#turns += 1
@@ -181,7 +192,7 @@ export class Driver implements Gateway {
 
   #show(logged: Logged): void {
     this.#admissions.show(logged.fact)
-    this.#performer.perform(logged.fact)
+    this.#performer.perform(logged)
     for (const watcher of this.#watchers) watcher(logged)
   }
 

@@ -5,7 +5,7 @@
  */
 import { must } from '../core/assert.ts'
 import { isReplayable } from '../core/effects.ts'
-import type { Fact } from '../core/fact.ts'
+import type { Fact, Logged } from '../core/fact.ts'
 import type { CallId, EngineId, InterruptId, ProgramId } from '../core/ids.ts'
 import type { Input } from '../core/input.ts'
 import type { CoreState, State } from '../core/state.ts'
@@ -26,6 +26,10 @@ export class Performer {
   /** Calls that no engine could size yet; the next that joins does. */
   #unsized: CallId[] = []
   readonly #timers = new Map<string, () => void>()
+  /** The fact that is performed. */
+  #seq = 0
+  /** When each engine joined last. */
+  readonly #joinedSeq = new Map<EngineId, number>()
 
   constructor(core: Readonly<CoreState>, ports: Ports, streams: Streams, post: (input: Input) => void) {
     this.#core = core
@@ -35,7 +39,13 @@ export class Performer {
     this.#engines = new Map(ports.engines.map((engine) => [engine.id, engine]))
   }
 
-  perform(fact: Fact): void {
+  /** Of a decision, before it is durable and performed. */
+  decided({ seq, fact }: Logged): void {
+    if (fact.kind === 'engine.joined') this.#joinedSeq.set(fact.engine, seq)
+  }
+
+  perform({ seq, fact }: Logged): void {
+    this.#seq = seq
     switch (fact.kind) {
       case 'call.arrived': return this.#measureNext(fact.call)
       case 'call.scheduled': return this.#start(fact)
@@ -164,7 +174,8 @@ export class Performer {
   // ------------------------------------------------------------------ attempts
 
   #start(fact: Of<'call.scheduled'>): void {
-    const call = must(this.#core.calls, fact.call)
+    const call = this.#core.calls.get(fact.call)
+    if (call === undefined) return
     const body = this.#ports.bodies.get(call.body)
     const prepared = this.#ports.bodies.get(preparedOf(call.id))
     if (body === null || prepared === null) {
@@ -220,7 +231,9 @@ export class Performer {
     if (running !== undefined) this.#tell(running.engine, { kind, call, attempt: running.attempt })
   }
 
+  /** What waited for the disk may be meant for a life of the engine that is over: the next knows nothing of it. */
   #tell(engine: EngineId, command: EngineCommand): void {
+    if (this.#seq < (this.#joinedSeq.get(engine) ?? 0)) return
     if (this.#core.engines.get(engine)?.stage === 'joined') this.#engines.get(engine)?.perform(command)
   }
 

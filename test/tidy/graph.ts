@@ -23,6 +23,7 @@ export const LAYERS: Readonly<Record<string, Allowed | 'all'>> = {
   models: [],
   config: ['core', 'protocol'],
   eval: ['core/explain', ...VOCABULARY, 'types:core', 'client', 'protocol', 'types:driver'],
+  sim: ['core', 'driver'],
   client: ['protocol'],
   main: 'all',
   cli: 'all',
