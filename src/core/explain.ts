@@ -77,7 +77,7 @@ interface MoveLine {
   readonly why: string | null
 }
 
-interface EventLine { readonly atUs: Us; readonly what: 'preempted' | 'retried' | 'discarded' | 'detached' | 'forked' | 'joined' | 'cancelled' | 'failed' | 'ignored'; readonly subject: string; readonly why: string }
+interface EventLine { readonly atUs: Us; readonly what: 'preempted' | 'retried' | 'discarded' | 'detached' | 'forked' | 'joined' | 'cancelled' | 'failed' | 'ignored' | 'boosted' | 'not boosted' | 'promoted' | 'memory kept'; readonly subject: string; readonly why: string }
 
 export type Waiting =
   | { readonly kind: 'queue'; readonly call: string; readonly sinceUs: Us; readonly queued: Queued | null }
@@ -225,6 +225,11 @@ const eventsOf = (facts: readonly Logged[]): EventLine[] => facts.flatMap(({ fac
 function eventOf(fact: Fact): Omit<EventLine, 'atUs'> | null {
   switch (fact.kind) {
     case 'call.preempted': return { what: 'preempted', subject: fact.call, why: `by ${fact.by}: ${fact.why}` }
+    case 'boost.given': return { what: 'boosted', subject: fact.call, why: 'what is left no longer surely fits before the deadline' }
+    case 'boost.withheld': return { what: 'not boosted', subject: fact.call, why: fact.why }
+    case 'call.promoted': return { what: 'promoted', subject: fact.call, why: 'it has waited long for what it was served' }
+    case 'call.aged': return { what: 'promoted', subject: fact.call, why: `to level ${fact.level}: it has waited long` }
+    case 'call.reserved': return { what: 'memory kept', subject: fact.call, why: `${fact.granules} granules of ${fact.engine}: it is large and has waited long` }
     case 'call.retried': return { what: 'retried', subject: fact.call, why: `attempt ${fact.attempt}: ${fact.why}` }
     case 'call.detached': return { what: 'detached', subject: fact.call, why: 'its client is gone' }
     case 'kv.discarded': return { what: 'discarded', subject: fact.state, why: `${fact.tokens} tokens on ${fact.tier}: ${fact.why}` }

@@ -1,6 +1,8 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { deciding } from '../../src/core/deciding.ts'
+import { explain } from '../../src/core/explain.ts'
+import { explainText } from '../../src/core/explain-text.ts'
 import { tenantId, type CallId } from '../../src/core/ids.ts'
 import type { Logged } from '../../src/core/fact.ts'
 import { urge, type Remaining } from '../../src/core/slack.ts'
@@ -91,6 +93,8 @@ test('a deadline and a declared graph are enough: the timer puts the call in fro
   const due = at.feed({ kind: 'due', timer: TIMER(call) })
   assert.deepEqual(kinds(due).filter((kind) => kind !== 'timer.cleared'), ['boost.given', 'call.preempted'])
   assert.equal(only(due, 'boost.given')[0]?.slackUs, 0)
+  const text = explainText(explain(at.log.filter(({ fact }) => 'call' in fact && fact.call === call), { nowUs: at.nowUs, queued: {} }))
+  assert.match(text, /boosted +c2 +what is left no longer surely fits before the deadline/)
 })
 
 test('a boost is kept by a call that is paused and comes back, and goes with it when it is over', () => {
