@@ -16,6 +16,8 @@ const PAGE_MAX = 200
 const FACTS_DEFAULT = 1_000
 /** Most facts of one answer; a longer history is told by its newest part. */
 const FACTS_MAX = 10_000
+/** Longest that one request waits for the next fact; its runtime asks again. */
+const WAIT_SECONDS_MAX = 30
 
 export const declareProgram = (door: Door): Handler => async (request, reply, credential) => {
   const parsed = parseDeclaration(request.body)
@@ -79,13 +81,35 @@ export const commitEffect = (door: Door): Handler => async (request, reply, cred
   return shown(door, reply, credential, await door.gateway.commitEffect(credential.tenant, rawIdOf(request), toolCall, record))
 }
 
-export const programFacts = (door: Door): Handler => (request, reply, credential) => {
+/** With `waitSeconds`, what comes next: so a runtime hears at once that a wait was cancelled, and can stop its tools. */
+export const programFacts = (door: Door): Handler => async (request, reply, credential) => {
   const raw = rawIdOf(request)
   const max = numberOf(request, 'max', FACTS_DEFAULT, FACTS_MAX)
   if (max === null) return refuseQuery(reply, 'max', `is an integer from 1 to ${FACTS_MAX}`)
+  const after = numberOf(request, 'after', 0, Number.MAX_SAFE_INTEGER)
+  if (after === null) return refuseQuery(reply, 'after', 'is the "seq" of a fact')
+  const waitSeconds = numberOf(request, 'waitSeconds', 0, WAIT_SECONDS_MAX)
+  if (waitSeconds === null) return refuseQuery(reply, 'waitSeconds', `is an integer from 1 to ${WAIT_SECONDS_MAX}`)
   const program = findProgram(door.gateway.core, credential.tenant, raw)
   if (program === null) return sendProblem(reply, problem('unknown_program', `"${raw}"`))
-  return reply.send({ object: 'list', data: door.gateway.facts(credential.tenant, raw, max) })
+  const facts = (most: number) => door.gateway.facts(credential.tenant, raw, most).filter(({ seq }) => seq > after)
+  if (waitSeconds > 0 && facts(1).length === 0) await nextFact(door, reply, () => facts(1).length > 0, waitSeconds * 1_000)
+  return reply.send({ object: 'list', data: facts(max) })
+}
+
+/** Resolves when it has happened, when the time is over, or when nobody listens any more. */
+function nextFact(door: Door, reply: FastifyReply, hasHappened: () => boolean, waitMs: number): Promise<void> {
+  return new Promise((resolve) => {
+    const end = (): void => {
+      unwatch()
+      clearTimeout(timer)
+      reply.raw.off('close', end)
+      resolve()
+    }
+    const unwatch = door.gateway.watch(() => { if (hasHappened()) end() })
+    const timer = setTimeout(end, waitMs)
+    reply.raw.once('close', end)
+  })
 }
 
 export function shown(

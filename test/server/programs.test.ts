@@ -126,6 +126,21 @@ describe('an act on a program', () => {
     assert.equal(reply.json().id, id)
   })
 
+  test('is told what happens next as soon as it happens, and nothing where nothing does', async (t) => {
+    const gateway = fakeGateway()
+    const app = appOf(t, gateway, { tenants })
+    await ask(app, 'POST', '/v1/programs', 'key-of-a', { id: 'p' })
+    const seen = (await ask(app, 'GET', '/v1/programs/p/facts')).json().data.at(-1).seq as number
+    const next = ask(app, 'GET', `/v1/programs/p/facts?after=${seen}&waitSeconds=20`)
+    await new Promise((resolve) => { setTimeout(resolve, 20) })
+    await ask(app, 'DELETE', '/v1/programs/p')
+    assert.deepEqual((await next).json().data.map((logged: { fact: { kind: string } }) => logged.fact.kind), ['program.cancelled'])
+    assert.deepEqual((await ask(app, 'GET', `/v1/programs/p/facts?after=${seen + 1}&waitSeconds=1`)).json().data, [])
+    for (const query of ['after=x', 'waitSeconds=31', 'waitSeconds=-1']) {
+      assert.equal((await ask(app, 'GET', `/v1/programs/p/facts?${query}`)).statusCode, 400)
+    }
+  })
+
   test('is told what its tools did, once the tool call is known', async (t) => {
     const gateway = fakeGateway()
     const app = appOf(t, gateway, { tenants })
