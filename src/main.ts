@@ -2,11 +2,12 @@
  * The composition root: the only file that knows every layer. `start(config)` opens the store, replays it, builds the
  * engines' adapters and the driver, and opens the door; `close()` takes it down in the opposite order.
  */
-import { createReadStream } from 'node:fs'
+import { createReadStream, writeFileSync } from 'node:fs'
 import type { AddressInfo } from 'node:net'
 import { join } from 'node:path'
 import { crc32 } from 'node:zlib'
 import type { Config, EngineConfig } from './config.ts'
+import type { Dump } from './driver/black-box.ts'
 import { Driver } from './driver/driver.ts'
 import { seconds } from './core/units.ts'
 import type { EnginePort } from './driver/ports.ts'
@@ -58,8 +59,8 @@ export async function start(config: Config, hooks: StartHooks = {}): Promise<Ser
     const recovered = recover(config.core, store.log)
     const clock = systemClock(recovered.core.nowUs, recovered.core.wallOffsetUs)
     const engines = await Promise.all(config.engines.map((one) => engineOf(one, config, hooks)))
-    const onFatal = hooks.onFatal ?? ((error: Error) => {
-      log.fatal({ err: error }, 'stopping')
+    const onFatal = hooks.onFatal ?? ((error: Error, dump: () => Dump) => {
+      log.fatal({ err: error, dump: keepDump(config.dataDir, dump) }, 'stopping')
       process.exit(70)
     })
     driver = new Driver(
@@ -80,6 +81,18 @@ export async function start(config: Config, hooks: StartHooks = {}): Promise<Ser
     await driver?.stop()
     await store.close()
     throw error
+  }
+}
+
+/** Where it is kept, by the number of its law, so that restarts do not pile them up; or why it is not. */
+function keepDump(dataDir: string, dump: () => Dump): string {
+  try {
+    const told = dump()
+    const path = join(dataDir, `breach-${told.law}.json`)
+    writeFileSync(path, JSON.stringify(told))
+    return path
+  } catch (error) {
+    return `none: ${error instanceof Error ? error.message : String(error)}`
   }
 }
 

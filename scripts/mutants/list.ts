@@ -26,7 +26,6 @@ export const MUTANTS: readonly Mutant[] = [
     [14, 'the timer of a prefix is left when it is adopted', '    clearTimer(d, `retire:${left.id}`);\n', ''],
     [0, 'a call too large for every engine waits for ever', 'if (!fitsSomewhere(d, { ...call, promptTokens: input.promptTokens }))', 'if (false)'],
     [0, 'who fits nowhere since an engine came back smaller is not told', 'if ((kind === \'measured\' || kind === \'ready\') && !fitsSomewhere(d, call))', 'if (false)'],
-    [0, 'a running call may be promoted by its own service', 'if (key.level > call.level)', 'if (key.level !== call.level)'],
     [0, 'a refusal of the engine is tried again', '    if (input.retryable)\n', '    if (true)\n'],
   ]),
   ...of('core/apply-call', [

@@ -14,6 +14,7 @@ import { step } from '../core/step.ts'
 import type { CoreState } from '../core/state.ts'
 import { upcast } from '../core/upcast.ts'
 import { Admissions } from './admissions.ts'
+import { BlackBox, type Dump } from './black-box.ts'
 import type { CallHandle, Gateway, GraphReport, ProgramReply, Submission } from './gateway.ts'
 import { Performer } from './perform.ts'
 import type { EngineSink, Outcome, Ports, StreamChunk } from './ports.ts'
@@ -25,8 +26,8 @@ import { bodyOf, neededBodies, recordOf } from './working-bodies.ts'
 interface DriverOptions {
   /** The invariants are checked every so many turns; 1 in tests, 0 never. */
   readonly checkEveryTurns: number
-  /** A bug, or a log that cannot be written: memory is ahead of the disk, and only a restart is honest. */
-  readonly onFatal: (error: Error) => void
+  /** A bug, or a log that cannot be written: memory is ahead of the disk, and only a restart is honest. `dump` is for who looks for it. */
+  readonly onFatal: (error: Error, dump: () => Dump) => void
   /** When the store cannot write: go on with facts in memory only, or refuse every call. */
   readonly storeFailure: 'pass' | 'refuse'
   /** Facts between two snapshots; 0: none is made. The turn that makes one waits until it is a text. */
@@ -51,6 +52,7 @@ export class Driver implements Gateway {
   readonly #performer: Performer
   readonly #admissions: Admissions
   readonly #seen = nothingSeen()
+  readonly #blackBox = new BlackBox()
   readonly #watchers = new Set<(logged: Logged) => void>()
   #inbox: Input[] = []
   #turnDue = false
@@ -130,6 +132,7 @@ export class Driver implements Gateway {
     const nowUs = this.#ports.clock.nowUs()
     const facts: Logged[] = []
     for (const input of inputs) {
+      this.#blackBox.note(this.core, nowUs, input)
       const decided = step(this.core, input, nowUs)
       for (const logged of decided) {
         this.#trace.note(this.core, logged)
@@ -210,7 +213,8 @@ export class Driver implements Gateway {
   #fail(error: Error): void {
     this.#stopped = true
     this.#performer.stop()
-    this.#options.onFatal(error instanceof InvariantError ? error : new Error(`the driver stopped: ${error.message}`, { cause: error }))
+    const told = error instanceof InvariantError ? error : new Error(`the driver stopped: ${error.message}`, { cause: error })
+    this.#options.onFatal(told, () => this.#blackBox.dump(error, this.core, this.#ports.log))
   }
 
   // ------------------------------------------------------------------ what engines say

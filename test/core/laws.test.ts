@@ -93,17 +93,22 @@ test('a prompt that no engine can hold is refused when it is measured', () => {
 
 // ---------------------------------------------------------------- KV
 
-test('KV that was half recomputed when its call was paused is not kept: it is not what it says', () => {
-  const { at, young, back } = withPaused({ offload: false, onboard: false })
-  assert.equal(stateOf(at, young)?.residence.kind, 'gone')
+test('KV that was half recomputed when its call was paused is not kept: it is less than its State says', () => {
+  const at = new Quiet(1, { config: { residency: 'always-discard', preemptionRestUs: 0 }, engines: [{ ...LANES, runningMax: 1, offload: false, onboard: false }] })
+  const [old, young] = [at.waiting('old'), at.waiting('young')]
+  const next = (program: string, first: CallId): CallId => {
+    const call = at.named(program, [`tool-of-${first}`])
+    at.feed({ kind: 'measured', call, promptTokens: 80, matched: { record: first, tokens: 69 }, renderingWon: null })
+    return call
+  }
+  const again = next('young', young)
+  assert.equal(scheduled(at, again)?.recomputeTokens, 69)
+  const back = next('old', old)
+  assert.equal(at.core.calls.get(again)?.stage.kind, 'pausing')
+  at.feed({ kind: 'paused', engine: E0, reign: 1, call: again, attempt: 1, epoch: 1, report: { ...REPORT, recomputedTokens: 30, tailPrefilled: 0, tailDecoded: 0, outputTokens: 0 } })
   at.end(back)
-  assert.equal(scheduled(at, young)?.recomputeTokens, 64)
-  const again = at.named('older', [], { claims: { ...CLAIMS, program: 'old', identity: { source: 'explicit', confidence: 100 } } })
-  at.measure(again)
-  if (at.core.calls.get(young)?.stage.kind !== 'pausing') return assert.fail('nobody gave way')
-  at.feed({ kind: 'paused', engine: E0, reign: 1, call: young, attempt: 1, epoch: 1, report: { ...REPORT, recomputedTokens: 30, tailPrefilled: 30, tailDecoded: 0 } })
-  assert.equal(scheduled(at, young)?.keepTokens, 0)
-  assert.equal(stateOf(at, young)?.device, null)
+  const { keepTokens, recomputeTokens } = scheduled(at, again) ?? {}
+  assert.deepEqual([keepTokens, recomputeTokens], [0, 69])
 })
 
 test('KV that was half recomputed when its attempt failed is not kept', () => {

@@ -2,6 +2,7 @@
 import { CORE_DEFAULTS, type CoreConfig } from '../../src/core/config.ts'
 import type { Fact, Logged } from '../../src/core/fact.ts'
 import { engineId } from '../../src/core/ids.ts'
+import type { Dump } from '../../src/driver/black-box.ts'
 import { Driver } from '../../src/driver/driver.ts'
 import type { EngineCommand, EngineSink, Ports } from '../../src/driver/ports.ts'
 import { recover } from '../../src/driver/recover.ts'
@@ -14,6 +15,7 @@ export interface ByHand {
   readonly commands: EngineCommand[]
   readonly shown: Fact['kind'][]
   readonly fatal: Error[]
+  readonly dumps: Dump[]
   sink(): EngineSink
   /** Runs what was put off to come soon, until nothing is. */
   turn(): Promise<void>
@@ -27,6 +29,7 @@ export async function byHand(core: Partial<CoreConfig> = {}): Promise<ByHand> {
   const kept: Logged[] = []
   const commands: EngineCommand[] = []
   const fatal: Error[] = []
+  const dumps: Dump[] = []
   let sink: EngineSink | null = null
   let fresh = 0
   const bodies = new Map<string, Uint8Array>()
@@ -45,7 +48,11 @@ export async function byHand(core: Partial<CoreConfig> = {}): Promise<ByHand> {
     }],
   }
   const config = { ...CORE_DEFAULTS, ...core }
-  const driver = new Driver(ports, { checkEveryTurns: 1, onFatal: (error) => fatal.push(error), storeFailure: 'refuse', snapshotEveryFacts: 0 }, recover(config, ports.log))
+  const onFatal = (error: Error, dump: () => Dump): void => {
+    fatal.push(error)
+    dumps.push(dump())
+  }
+  const driver = new Driver(ports, { checkEveryTurns: 1, onFatal, storeFailure: 'refuse', snapshotEveryFacts: 0 }, recover(config, ports.log))
   const shown: Fact['kind'][] = []
   driver.watch(({ fact }) => void shown.push(fact.kind))
   const turn = async (): Promise<void> => {
@@ -55,7 +62,7 @@ export async function byHand(core: Partial<CoreConfig> = {}): Promise<ByHand> {
     }
   }
   const made: ByHand = {
-    driver, commands, shown, fatal, turn,
+    driver, commands, shown, fatal, dumps, turn,
     sink: () => sink as EngineSink,
     async flush() {
       for (let one = appends.shift(); one !== undefined; one = appends.shift()) {
