@@ -158,6 +158,16 @@ test('a branch that another open node needs is not cancelled with a join that ne
   assert.deepEqual([at.stage('j'), at.stage('shared'), at.stage('other')], ['committed', 'open', 'open'])
 })
 
+test('a node ends once: what its call comes to afterwards changes nothing of it', () => {
+  const at = begun()
+  at.nodes(tool('t'), node('a'), node('b'), join('j', ANY, ['t', 'a', 'b']))
+  const [a, b] = [at.call('a', [], 'x'), at.call('b', [], 'x')]
+  at.measure(a)
+  at.outcome('t')
+  assert.deepEqual([at.callStage(a), at.callStage(b)], ['cancelled', 'failed'], 'b stood behind a')
+  assert.deepEqual([at.stage('a'), at.stage('b')], ['cancelled', 'cancelled'])
+})
+
 test('an open join may get more branches; a join that has fired may not', () => {
   const at = begun()
   at.nodes(tool('a'), join('j', ALL, ['a']))
