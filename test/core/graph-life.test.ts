@@ -6,8 +6,9 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import type { JoinRule } from '../../src/core/graph-state.ts'
-import { nodeId, programId, threadId, type CallId } from '../../src/core/ids.ts'
+import { nodeId, programId, type CallId } from '../../src/core/ids.ts'
 import type { ForkReport, NodeReport } from '../../src/core/input.ts'
+import { restoreSnapshot, takeSnapshot } from '../../src/core/snapshot.ts'
 import { join, node, T, tool } from './graph-world.ts'
 import { BLOCKS, CLAIMS, LANES, random, World, type WorldOptions } from './world.ts'
 
@@ -170,7 +171,12 @@ test('a call of a random graph is ready only after its parents have committed, b
   assert.ok(committed.size > 20, `${committed.size} nodes have committed`)
 })
 
-test('a world of random graphs is rebuilt by its facts alone, and a thread and program that ended are where they were', () => {
+test('a world of random graphs is rebuilt by its facts alone, by a snapshot of its midst, and by any part of its records', () => {
+  const midst = new GraphLife(6, { faults: 0.6 })
+  midst.begin(10)
+  midst.run(9_000_000)
+  assert.ok(midst.core.graphs.size > 5 && midst.core.sharedRecords.size > 0)
+  assert.deepEqual(restoreSnapshot(midst.config, takeSnapshot(midst.core)), midst.core)
   const world = live(6, { faults: 0.6 })
   assert.deepEqual(world.replay(), world.core)
   for (const cut of world.records.filter((_, index) => index % 40 === 0)) {
@@ -180,5 +186,4 @@ test('a world of random graphs is rebuilt by its facts alone, and a thread and p
     again.history = null
     again.feed({ kind: 'restart', reign: 100, wallOffsetUs: 0, images: [] })
   }
-  assert.ok(world.core.threads.has(threadId(programId(T, 'g0'), 'main')))
 })
