@@ -43,6 +43,14 @@ test('the effective size is the least spent for each that ends, as reckoned slow
   }), { numRuns: 60 })
 })
 
+test('beyond what enough have needed nobody is sent down, until it is far more', () => {
+  const learned = new Learned()
+  for (let index = 0; index < 10; index += 1) learned.ended(1_000 + 100 * index)
+  const levels = [0, 1_500, 2_500, 5_000, 7_000, 14_000, 28_000].map((size) => levelAt(learned, size))
+  assert.ok(Math.max(...levels.slice(0, 4)) <= (levels[0] ?? 0), levels.join(' '))
+  assert.ok((levels[5] ?? 0) > (levels[3] ?? 0) && (levels[6] ?? 0) > (levels[5] ?? 0), levels.join(' '))
+})
+
 test('levels are factors of two', () => {
   assert.deepEqual([0, 1, 2, 3, 4, 1_000, 1_024].map(levelOfSize), [0, 0, 1, 1, 2, 9, 10])
 })
@@ -81,7 +89,7 @@ test('without data the oldest goes first, and only who received far more than us
   const ties = programs.map((program) => keyOf(learned, program).tie)
   assert.deepEqual(ties, [...ties].sort((a, b) => a - b))
   const [big] = programs as [Program]
-  learnService(learned.core, big, 20_000_000, 0)
+  learnService(learned.core, big, 30_000_000, 0)
   const first = keyOf(learned, big).level
   assert.ok(first > 0)
   learnService(learned.core, big, 80_000_000, 0)

@@ -54,8 +54,8 @@ test('a curve is the product-limit estimate of its observations, as reckoned slo
     for (let bucket = 0; bucket < 6; bucket += 1) {
       const ended = list.filter((one) => one.bucket === bucket && one.how === 'ended').length
       const reached = list.filter((one) => one.bucket >= bucket).length
-      const stopped = list.filter((one) => one.bucket === bucket && one.how !== 'ended').length
-      const naive = ended === 0 ? 0 : ended / (reached - stopped / 2)
+      const stopped = (how: string): number => list.filter((one) => one.bucket === bucket && one.how === how).length
+      const naive = ended === 0 ? 0 : ended / (reached - stopped('cut') / 2 - stopped('running'))
       assert.ok(Math.abs((hazards[bucket] ?? 0) / PPM - Math.min(1, naive)) < 1e-5, `bucket ${bucket}: ${hazards[bucket]} and ${naive}`)
     }
   }))

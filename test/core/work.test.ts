@@ -35,11 +35,15 @@ test('of a program that has just begun, what remains is the size of its kind; of
   assert.ok(near.highUs < 3 * SECOND_US, JSON.stringify(near))
 })
 
-test('beyond the largest seen it is expected to need as much more, not nothing', () => {
-  const learned = new Learned()
-  for (let index = 0; index < 40; index += 1) learned.ended(1_000)
-  const { lowUs, highUs } = remainingOf(learned.core, learned.open(100_000))
-  assert.ok(highUs > 200 * SECOND_US && lowUs < 100 * SECOND_US)
+test('beyond the largest seen it is expected to need a part more: a small one where sizes are alike, a large one where they are not', () => {
+  const [alike, unlike] = [new Learned(), new Learned()]
+  for (let index = 0; index < 100; index += 1) {
+    alike.ended(1_000)
+    unlike.ended(Math.round(10 / ((index + 0.5) / 100)))
+  }
+  const [near, far] = [alike, unlike].map((learned) => remainingOf(learned.core, learned.open(100_000)).highUs)
+  assert.ok((near ?? 0) > 10 * SECOND_US && (near ?? 0) < 100 * SECOND_US, `${near}`)
+  assert.ok((far ?? 0) > 200 * SECOND_US, `${far}`)
 })
 
 test('a kind with little data gives way to its tenant, the tenant to all, and where nobody knows it says so', () => {

@@ -1,7 +1,7 @@
 /**
  * Owns a survival curve: how long things lasted, in buckets, those that ended apart from those that were cut off before
  * they did. Read as Kaplan and Meier (1958) have it: of those that reached a bucket, the share that ended in it; who was
- * cut off inside counts half (the actuarial form). Newer observations count more, because what is remembered is bounded
+ * cut off inside counts half (the actuarial form), and who is in it now not yet: it may be we who keep it there. Newer observations count more, because what is remembered is bounded
  * and is halved when it is full. Integers throughout.
  */
 
@@ -50,9 +50,10 @@ export function hazardsOf(curve: Readonly<Curve>, running: readonly number[] | n
   let reached = 0
   for (let bucket = hazards.length - 1; bucket >= 0; bucket -= 1) {
     const ended = curve.ended[bucket] ?? 0
-    const stopped = (curve.cut[bucket] ?? 0) + (running?.[bucket] ?? 0)
-    reached += ended + stopped
-    const atRisk = reached - (stopped >>> 1)
+    const cut = curve.cut[bucket] ?? 0
+    const runs = running?.[bucket] ?? 0
+    reached += ended + cut + runs
+    const atRisk = reached - (cut >>> 1) - runs
     const weight = lean.weight(atRisk)
     const leaned = lean.hazards[bucket] ?? 0
     hazards[bucket] = atRisk + weight <= 0 ? leaned : Math.min(PPM, Math.round((ended * PPM + leaned * weight) / (atRisk + weight)))

@@ -2,14 +2,15 @@
  * Owns what is known of a program's size: service and calls in all, as survival curves by kind, in which open programs
  * count as cut off at what they have received. Buckets are quarters of a doubling. A kind with little data, or whose
  * predictions drift, gives way to all kinds of its tenant, those to all tenants; where they too know nothing, it says so.
- * Beyond the largest seen, half of what gets there doubles again, so more than ever seen is expected to need as much more.
+ * Beyond the largest seen the curve goes on as its larger half fell: who has received more than any before is expected to
+ * need a part more of it, a small one where sizes are alike, as much again where they are heavy-tailed.
  */
 import { must } from '../assert.ts'
 import type { TenantId } from '../ids.ts'
 import type { Sizes, Work } from '../learned.ts'
 import type { CoreState, Program } from '../state.ts'
 import type { Us } from '../units.ts'
-import { emptyCurve, endedOf, hazardsOf, PPM, UNIT, type Lean } from './curve.ts'
+import { emptyCurve, endedOf, hazardsOf, PPM, UNIT } from './curve.ts'
 import { confidenceOf, isDrifting, newTrust, OUTSIDE_PPM, type Interval } from './trust.ts'
 
 // ---------------------------------------------------------------- buckets
@@ -33,22 +34,41 @@ export const emptyWork = (): Work => ({ service: emptySizes(SERVICE_BUCKETS), ca
 
 // ---------------------------------------------------------------- hazards
 
-/** Half are left after four buckets. */
-const TAIL_PPM = 159_104
 /** Where fewer than this many are left to look at, the tail fills up. */
 const AT_RISK_ENOUGH = 4 * UNIT
-const TAIL: Readonly<Record<number, Lean>> = {
-  [SERVICE_BUCKETS]: tail(SERVICE_BUCKETS),
-  [CALL_BUCKETS]: tail(CALL_BUCKETS),
+/** What the tail leans on: half are left after four buckets, as if two such programs had been seen. */
+const TAIL_PPM = 159_104
+const TAIL_ENDED = 2 * UNIT
+const TAIL_REACHED = Math.round((TAIL_ENDED * PPM) / TAIL_PPM)
+
+/** For each bucket, in ppm: the chance to end in it, for who has reached it. Beyond the data it goes on as the larger half fell. */
+export function sizeHazards(sizes: Readonly<Sizes>): number[] {
+  const running = sizes.open.map((count) => count * UNIT)
+  const tail = new Array<number>(running.length).fill(tailPpm(sizes, running))
+  return hazardsOf(sizes, running, { hazards: tail, weight: (atRisk) => Math.max(0, AT_RISK_ENOUGH - atRisk) })
 }
 
-function tail(buckets: number): Lean {
-  return { hazards: new Array<number>(buckets).fill(TAIL_PPM), weight: (atRisk) => Math.max(0, AT_RISK_ENOUGH - atRisk) }
+/** The size up to which enough programs were seen to tell: so many needed more. */
+export function toldUpTo({ ended, cut }: Readonly<Sizes>): number {
+  let reached = 0
+  let bucket = ended.length - 1
+  for (; bucket > 0 && reached < AT_RISK_ENOUGH; bucket -= 1) reached += (ended[bucket] ?? 0) + (cut[bucket] ?? 0)
+  return sizeStart(bucket + 1)
 }
 
-/** For each bucket, in ppm: the chance to end in it, for who has reached it. */
-export const sizeHazards = (sizes: Readonly<Sizes>): number[] =>
-  hazardsOf(sizes, sizes.open.map((count) => count * UNIT), TAIL[sizes.ended.length] ?? tail(sizes.ended.length))
+/** The constant hazard under which the larger half of those that ended is likeliest; constant over buckets is a Pareto tail. */
+function tailPpm({ ended, cut }: Readonly<Sizes>, running: readonly number[]): number {
+  const half = ended.reduce((sum, weight) => sum + weight, 0) / 2
+  let over = 0
+  let reached = 0
+  let buckets = 0
+  for (let bucket = ended.length - 1; bucket >= 0 && over < half; bucket -= 1) {
+    over += ended[bucket] ?? 0
+    reached += (ended[bucket] ?? 0) + (cut[bucket] ?? 0) + (running[bucket] ?? 0)
+    buckets += reached
+  }
+  return Math.round((PPM * (over + TAIL_ENDED)) / (buckets + TAIL_REACHED))
+}
 
 /** Of what programs received, those still open counted with what they have so far; 0 where none received anything. */
 export function meanOf({ ended, cut, open }: Readonly<Sizes>): number {

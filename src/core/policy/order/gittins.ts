@@ -12,11 +12,12 @@ import { must } from '../../assert.ts'
 import { rootOf } from '../../lineage.ts'
 import { effectiveSize, levelOfSize } from '../../predict/effective-size.ts'
 import { endedOf } from '../../predict/curve.ts'
-import { knownOf, meanOf, PROGRAMS_ENOUGH, remainingOf, sizeHazards, toMs } from '../../predict/work.ts'
+import { knownOf, meanOf, PROGRAMS_ENOUGH, remainingOf, sizeHazards, toldUpTo, toMs } from '../../predict/work.ts'
+import type { Sizes } from '../../learned.ts'
 import type { CoreState, Program } from '../../state.ts'
 import type { OrderPolicy } from './order.ts'
 
-const FAR_MORE = 8
+const FAR_MORE = 4
 
 export const gittins: OrderPolicy = {
   name: 'gittins',
@@ -34,12 +35,29 @@ function levelOf(core: Readonly<CoreState>, program: Readonly<Program>): number 
     return levelOfSize(toMs(Math.floor((lowUs + highUs) / 2)))
   }
   const known = knownOf(core, program)
-  return known === null ? startLevel(core, toMs(servedUs)) : levelOfSize(effectiveSize(sizeHazards(known.work.service), toMs(servedUs)))
+  return known === null ? startLevel(core, toMs(servedUs)) : levelBy(known.work.service, toMs(servedUs))
 }
+
+/**
+ * From the level of a fresh program one down for each time its effective size has doubled since, one up for each time it
+ * has halved. Where too few were ever seen the level stays, up to `FAR_MORE` times that size: who is a little larger than
+ * the largest known is more likely near its end than at its beginning.
+ */
+function levelBy(sizes: Readonly<Sizes>, attainedMs: number): number {
+  const hazards = sizeHazards(sizes)
+  const toldMs = toldUpTo(sizes)
+  const fresh = Math.max(1, effectiveSize(hazards, 0))
+  const now = Math.max(1, effectiveSize(hazards, Math.min(attainedMs, toldMs)))
+  const steps = now >= fresh ? levelOfSize(Math.floor(now / fresh)) : -levelOfSize(Math.floor(fresh / now))
+  return Math.max(0, levelOfSize(fresh) + steps) + farMore(attainedMs, toldMs)
+}
+
+/** Levels down, one for each doubling, for who has received far more than what is usual or known. */
+const farMore = (attainedMs: number, usualMs: number): number => levelOfSize(2 * Math.floor(attainedMs / (FAR_MORE * usualMs)))
 
 function startLevel(core: Readonly<CoreState>, attainedMs: number): number {
   const { service } = core.learned.work
   const usualMs = Math.max(1, meanOf(service))
   const base = endedOf(service) < PROGRAMS_ENOUGH ? 0 : levelOfSize(usualMs)
-  return base + levelOfSize(2 * Math.floor(attainedMs / (FAR_MORE * usualMs)))
+  return base + farMore(attainedMs, usualMs)
 }
