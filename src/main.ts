@@ -57,6 +57,7 @@ export async function start(config: Config, hooks: StartHooks = {}): Promise<Ser
   })
   try {
     const recovered = recover(config.core, store.log)
+    log.info({ programs: recovered.core.programs.size, facts: recovered.core.seq, snapshot: recovered.snapshotSeq }, 'the state is recovered')
     const clock = systemClock(recovered.core.nowUs, recovered.core.wallOffsetUs)
     const engines = await Promise.all(config.engines.map((one) => engineOf(one, config, hooks)))
     const onFatal = hooks.onFatal ?? ((error: Error, dump: () => Dump) => {

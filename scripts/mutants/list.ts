@@ -200,6 +200,25 @@ export const MUTANTS: readonly Mutant[] = [
   ...of('core/step', [
     [0, 'time goes back', 'Math.max(nowUs, core.nowUs)', 'nowUs'],
   ]),
+  ...of('core/inventory', [
+    [5, 'whatever an engine holds under a name is adopted', 'digestAt(core, state, held.tokens) !== held.digest', 'false'],
+    [3, 'the epoch of what an engine holds is not checked', 'epoch !== null && epoch !== held.epoch', 'false'],
+    [5, 'a State that was fed anew elsewhere is taken back', "if (state.residence.kind !== 'gone')", 'if (false)'],
+    [11, 'what has no room is adopted', 'granulesOf(engine, held.tokens) > granulesFree(engine)', 'false'],
+    [9, 'what nobody owns stays on the engine that kept it', 'if (unclaimed.size > 0 && engine.capabilities.discard)', 'if (false)'],
+  ]),
+  ...of('core/effects', [
+    [7, 'an effect that was committed is committed anew', 'before === undefined ?', 'true ?'],
+    [7, 'cancel does not tell what was done', 'commits.map(({ toolCall }) => toolCall)', '[]'],
+    [7, 'results that come back commit nothing', "if (interrupt.effect === 'read')", 'if (true)'],
+  ]),
+  ...of('core/submit', [
+    [3, 'results of two calls at once are taken', 'if (strange !== undefined && linked !== null)', 'if (false)'],
+    [3, 'a body is the retry of another program\'s', 'programId(input.tenant, program) !== call.program', 'false'],
+  ]),
+  ...of('core/snapshot', [
+    [0, 'a snapshot forgets collections in collections', 'if (holdsCollection(value))', 'if (false)'],
+  ]),
   ...of('driver/driver', [
     [0, 'a barrier fact is performed before it is durable', 'durable: !barrier }', 'durable: true }'],
   ]),

@@ -5,8 +5,8 @@
 const FILES = [
   'core/step', 'core/laws', 'core/malformed', 'core/invariants', 'core/graph', 'core/lineage', 'core/heap', 'core/order', 'core/toy', 'core/cost',
   'core/snapshot', 'core/shares', 'core/placement', 'core/pack', 'core/model', 'core/preempt', 'core/reserve', 'core/slack', 'core/wait', 'core/work', 'core/gittins',
-  'driver/barrier', 'driver/black-box', 'driver/recover', 'driver/driver',
-  'core/touch', 'core/fuzz', 'core/exhaustive', 'core/replay', 'core/world',
+  'core/fences', 'core/effects', 'core/cancel', 'driver/barrier', 'driver/black-box', 'driver/recover', 'driver/driver',
+  'core/touch', 'core/fuzz', 'core/exhaustive', 'core/replay', 'core/readoption', 'core/world',
 ]
 
 for (const file of FILES) await import(`../../test/${file}.test.js`)

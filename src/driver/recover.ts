@@ -3,7 +3,6 @@
  * What comes after it is one `restart` input.
  */
 import { apply, emptyCore } from '../core/apply.ts'
-import { InvariantError } from '../core/assert.ts'
 import type { CoreConfig } from '../core/config.ts'
 import { restoreSnapshot } from '../core/snapshot.ts'
 import { upcast } from '../core/upcast.ts'
@@ -18,14 +17,24 @@ export interface Recovered {
   readonly snapshotSeq: number
 }
 
-/** Throws InvariantError where the log was written by a newer release, contradicts itself or has a hole. */
+/** What is missing is on no disk of ours any more. */
+class RecoveryError extends Error {
+  readonly next = 'put back a copy of the data directory, or move it away to begin anew.'
+
+  constructor(what: string) {
+    super(what)
+    this.name = 'RecoveryError'
+  }
+}
+
+/** Throws InvariantError where a newer release wrote the log or it contradicts itself, RecoveryError where it has a hole. */
 export function recover(config: CoreConfig, log: FactLog): Recovered {
   const core = fromSnapshot(config, log) ?? emptyCore(config)
   const snapshotSeq = core.seq
   const trace = new Trace()
   for (const kept of log.read(snapshotSeq)) {
     if (kept.seq !== core.seq + 1) {
-      throw new InvariantError(0, `the log goes on with fact ${kept.seq} where fact ${core.seq + 1} must be, and no snapshot holds what is missing`)
+      throw new RecoveryError(`The log goes on with fact ${kept.seq} where fact ${core.seq + 1} must be, and no snapshot that can be read holds what is missing.`)
     }
     const logged = upcast(kept)
     apply(core, logged)

@@ -65,7 +65,7 @@ test('a log with a hole and no snapshot that fills it is refused, not replayed',
   const { disk, open } = await kept([100, 200, 300], 0)
   await damage(disk, 300)
   await damage(disk, 200)
-  assert.throws(() => recover(CORE_DEFAULTS, open().log), /goes on with fact 201 where fact 1 must be/)
+  assert.throws(() => recover(CORE_DEFAULTS, open().log), (thrown: Error & { next?: string }) => /goes on with fact 201 where fact 1 must be/.test(thrown.message) && /data directory/.test(thrown.next ?? ''))
 })
 
 test('a log that a newer release wrote is refused, not guessed at', () => {
