@@ -52,5 +52,6 @@ for await (const update of handle.updates) {
 }
 atMs['serving'] = performance.now()
 const { programs, calls, seq } = driver.core
-process.stdout.write(`${JSON.stringify({ atMs, programs: programs.size, calls: calls.size, seq, snapshotSeq: recovered.snapshotSeq, rssBytes: process.memoryUsage().rss })}\n`)
+const { user, system } = process.cpuUsage()
+process.stdout.write(`${JSON.stringify({ atMs, processorMs: (user + system) / 1_000, programs: programs.size, calls: calls.size, seq, snapshotSeq: recovered.snapshotSeq, rssBytes: process.memoryUsage().rss })}\n`)
 process.exit(0)

@@ -45,7 +45,7 @@ export const recovery: Bench = {
       for (let count = 0; count < (world.quick ? 1 : STARTS) && !world.signal.aborted; count += 1) {
         const start = startAgain(place)
         starts.push(start)
-        world.say(`serving after ${seconds(start.atMs.serving)}`)
+        world.say(`serving after ${seconds(start.atMs.serving)}, ${seconds(start.processorMs)} of processor`)
       }
       return resultOf(world, written, starts)
     } finally {
@@ -94,6 +94,8 @@ interface Start {
   readonly calls: number
   readonly snapshotSeq: number
   readonly rssBytes: number
+  /** All threads together, the collector's too. */
+  readonly processorMs: number
 }
 
 /** On a copy: a start writes to its log. */
@@ -126,6 +128,7 @@ function resultOf(world: BenchWorld, written: Written, starts: readonly Start[])
       ['reign begun', part((at) => at.reign - at.recover)],
       ['call accepted', part((at) => at.serving - at.reign)],
       ['serving again', part((at) => at.serving)],
+      ['processor time, all threads', seconds(median(starts.map(({ processorMs }) => processorMs)))],
     ], 'lr').join('\n'),
     figures: { ...written, starts },
     notMeasured: NOT_MEASURED,
