@@ -151,6 +151,7 @@ const core = z.strictObject({
   deviceSecondMicro: z.int().min(0).default(d.deviceSecondMicro),
   preemptGapSeconds: inSeconds(d.preemptGapUs),
   victimsMax: count.default(d.victimsMax),
+  memoryWaitersMax: count.default(d.memoryWaitersMax),
   dispatchWindow: count.default(d.dispatchWindow),
   placementEnginesMax: count.default(d.placementEnginesMax),
   placementGainSeconds: inSeconds(d.placementGainUs),

@@ -10,12 +10,20 @@
 import type { Ledger, Service } from './state.ts'
 import type { Us } from './units.ts'
 
-const addService = (a: Service, b: Service): Service => ({ residentUs: a.residentUs + b.residentUs, workUs: a.workUs + b.workUs })
-const growth = (from: Service, to: Service): Service => ({
+const NONE: Service = { residentUs: 0, workUs: 0 }
+/** Ledgers are replaced and never written into, so all that begin may share one. */
+export const NO_LEDGER: Ledger = { useful: NONE, retried: NONE, recomputed: NONE }
+
+const isNone = ({ residentUs, workUs }: Service): boolean => residentUs === 0 && workUs === 0
+const isWithin = (a: Service, b: Service): boolean => a.residentUs <= b.residentUs && a.workUs <= b.workUs
+
+const addService = (a: Service, b: Service): Service =>
+  (isNone(b) ? a : { residentUs: a.residentUs + b.residentUs, workUs: a.workUs + b.workUs })
+const growth = (from: Service, to: Service): Service => (isWithin(to, from) ? NONE : {
   residentUs: Math.max(0, to.residentUs - from.residentUs),
   workUs: Math.max(0, to.workUs - from.workUs),
 })
-const larger = (a: Service, b: Service): Service => ({
+const larger = (a: Service, b: Service): Service => (isWithin(b, a) ? a : isWithin(a, b) ? b : {
   residentUs: Math.max(a.residentUs, b.residentUs),
   workUs: Math.max(a.workUs, b.workUs),
 })

@@ -1,5 +1,5 @@
 /** Owns the writes of `call.*` facts; part of `apply.ts`. Keeps invariants 1 and 12 by construction. */
-import { addLedger, attainedUs, largerLedger, ledgerGrowth, wasted, workOf } from './account.ts'
+import { NO_LEDGER, addLedger, attainedUs, largerLedger, ledgerGrowth, wasted, workOf } from './account.ts'
 import { assert, must } from './assert.ts'
 import { chargeBoost, endBoost, giveBoost, joinLine, leaveLine, rekey } from './boosts.ts'
 import { isOverStage } from './call-read.ts'
@@ -12,7 +12,7 @@ import { cutSpans, leaveRecord, reside, takeDevice } from './memory.ts'
 import { chargeShares, liftFloors } from './queue.ts'
 import { dropReservation } from './reservations.ts'
 import { beginWait, endWait, newCallStanding, settle } from './standing.ts'
-import { emptyLedger, type Call, type CallStage, type CoreState, type Engine, type State } from './state.ts'
+import type { Call, CallStage, CoreState, Engine, State } from './state.ts'
 import type { Us } from './units.ts'
 
 type Of<Kind extends Fact['kind']> = Extract<Fact, { kind: Kind }>
@@ -142,7 +142,7 @@ function arrive(core: CoreState, fact: Of<'call.arrived'>, logged: Logged): void
     arrivedUs: logged.atUs, band: fact.band, payer: fact.payer, digest: fact.digest, body: fact.body, seed: fact.seed, maxTokens: fact.maxTokens,
     exactResume: fact.exactResume, parents: fact.parents, node: fact.node, answers: fact.answers, final: fact.final,
     attempt: 1, stage: { kind: 'arrived' }, promptTokens: fact.promptTokens, measured: false, reusable: null,
-    outputTokens: 0, recomputedTokens: 0, prepaidUs: 0, attemptService: emptyLedger(), ledger: emptyLedger(), startedUs: null,
+    outputTokens: 0, recomputedTokens: 0, prepaidUs: 0, attemptService: NO_LEDGER, ledger: NO_LEDGER, startedUs: null,
     recomputeDue: 0, recomputeDone: 0, preemptions: 0, level: 0, tie: logged.seq, toolCallIds: [], standing: newCallStanding(),
   })
   core.openCalls += 1
@@ -182,7 +182,7 @@ function schedule(core: CoreState, fact: Of<'call.scheduled'>, atUs: Us): void {
   state.lastUsedUs = atUs
   must(core.engines, fact.engine).running.add(call.id)
   call.attempt = fact.attempt
-  call.attemptService = emptyLedger()
+  call.attemptService = NO_LEDGER
   call.startedUs ??= atUs
   call.recomputeDue = fact.recomputeTokens
   call.recomputeDone = 0
@@ -233,7 +233,7 @@ function waste(core: CoreState, call: Call): void {
   call.ledger = wasted(call.ledger, call.attemptService)
   program.ledger = wasted(program.ledger, call.attemptService)
   tenant.service = wasted(tenant.service, call.attemptService)
-  call.attemptService = emptyLedger()
+  call.attemptService = NO_LEDGER
 }
 
 function complete(core: CoreState, fact: Of<'call.completed'>, atUs: Us): void {

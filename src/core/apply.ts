@@ -2,6 +2,7 @@
  * Owns every write to the state: `apply(core, fact)` is the only writer, and it decides nothing. Replaying a log through
  * it gives the state back. Facts of calls and of KV have files of their own beside this one.
  */
+import { NO_LEDGER } from './account.ts'
 import { applyCall } from './apply-call.ts'
 import { applyGraph, applyToNodes } from './apply-graph.ts'
 import { applyKv } from './apply-kv.ts'
@@ -13,7 +14,7 @@ import { dropEmptySession } from './memory.ts'
 import { learnProgram, learnProgramBegun, learnReopened, learnWait, learnWaitBegun } from './predict/learn.ts'
 import { emptyWork } from './predict/work.ts'
 import { joinRoot, newStanding } from './standing.ts'
-import { emptyLedger, type CoreState, type Interrupt, type Prices, type Program, type Session, type Tenant } from './state.ts'
+import type { CoreState, Interrupt, Prices, Program, Session, Tenant } from './state.ts'
 import { noTurns } from './turn-state.ts'
 import type { Us } from './units.ts'
 
@@ -115,7 +116,7 @@ function startProgram(core: CoreState, fact: Extract<Fact, { kind: 'program.star
     id: fact.program, tenant: fact.tenant, session: fact.session, declared: fact.declared, kind: fact.agent,
     seq: logged.seq, arrivedUs: logged.atUs, lastUs: logged.atUs, identity: fact.identity,
     priorityClass: fact.priorityClass, deadlineUs: fact.deadlineUs, parent: null, children: 0, steps: fact.steps,
-    epoch: 1, stage: { kind: 'open' }, threads: [], calls: [], openCalls: 0, ledger: emptyLedger(), standing: newStanding(), expected: null,
+    epoch: 1, stage: { kind: 'open' }, threads: [], calls: [], openCalls: 0, ledger: NO_LEDGER, standing: newStanding(), expected: null,
   })
   learnProgramBegun(core, must(core.programs, fact.program))
   if (fact.session !== null) must(core.sessions, fact.session).program = fact.program
@@ -123,7 +124,7 @@ function startProgram(core: CoreState, fact: Extract<Fact, { kind: 'program.star
 }
 
 const newTenant = (id: TenantId): Tenant =>
-  ({ id, weight: 1, service: emptyLedger(), learned: { waits: new Map(), work: emptyWork(), kinds: new Map() } })
+  ({ id, weight: 1, service: NO_LEDGER, learned: { waits: new Map(), work: emptyWork(), kinds: new Map() } })
 
 function linkProgram(core: CoreState, fact: Extract<Fact, { kind: 'program.linked' }>, atUs: Us): void {
   const program = must(core.programs, fact.program)

@@ -54,6 +54,8 @@ export interface CoreConfig {
   readonly preemptGapUs: Us
   /** Idle States looked at when memory is wanted, the longest idle first; images on host likewise. At it the others stay. */
   readonly victimsMax: number
+  /** Ready calls for which room is made in one look at a model; at it, a call starts only where nobody must give way. */
+  readonly memoryWaitersMax: number
   /** Ready calls looked at in one dispatch of a model after the first that does not fit. */
   readonly dispatchWindow: number
   /** Engines that a call's placement looks at; of more, a part that its number picks, and the one that has its KV. */
@@ -128,7 +130,8 @@ export const CORE_DEFAULTS: CoreConfig = {
   deviceSecondMicro: 1_000_000,
   preemptGapUs: seconds(10),
   victimsMax: 32,
-  dispatchWindow: 64,
+  memoryWaitersMax: 8,
+  dispatchWindow: 32,
   placementEnginesMax: 16,
   placementGainUs: 100_000,
   preemptGainUs: 10_000,

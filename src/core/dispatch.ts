@@ -6,29 +6,32 @@
  * they changed; the spare lane of an engine whose granule is a lane is the one of its worst running call, whose order lets
  * it be offloaded.
  *
- * A step looks at no more than it touched: at most `dispatchWindow` calls that do not fit, none after the first once no
- * engine has a place for another call, and at most `victimsMax` idle States an engine.
+ * A step looks at no more than it touched: at most `dispatchWindow` calls that do not fit, of which room is made for
+ * `memoryWaitersMax` and the others start only where nobody must give way; none after the first once no engine has a place
+ * for another call; and at most `victimsMax` idle States an engine.
  */
 import { must } from './assert.ts'
 import { setTimer, type Deciding } from './deciding.ts'
 import { granulesBy } from './continuation.ts'
 import type { CallId, EngineId } from './ids.ts'
 import { discardDevice, giveWay, type MayLose } from './kv.ts'
-import { callWaitingOn, granulesFor, granulesFree, granulesLeaving, granulesTotal, sequencesLeaving, stateOf } from './kv-read.ts'
+import { callWaitingOn, granulesFor, granulesFree, granulesLeaving, granulesOf, granulesTotal, sequencesLeaving, stateOf } from './kv-read.ts'
 import { carryOut, placementFor } from './placement.ts'
 import type { Victim } from './policy/residency/residency.ts'
 import { giveUpWorst, preemptFor } from './preempt.ts'
 import { reservedFor, reservedOn } from './reservations.ts'
 import { residencyOf } from './residencies.ts'
 import { candidates, compareCalls } from './queue.ts'
-import type { Call, Engine, StandingOrder } from './state.ts'
+import type { Call, Engine, StandingOrder, State } from './state.ts'
 import type { Granules, Us } from './units.ts'
 
 export function dispatch(d: Deciding): void {
-  const { models, engines, ranks } = d.touched
-  while (models.size > 0 || engines.size > 0) {
-    for (const id of engines) growGrants(d, must(d.core.engines, id))
+  const { models, engines, calls, ranks } = d.touched
+  while (models.size + engines.size + calls.size > 0) {
+    for (const id of engines) for (const call of must(d.core.engines, id).running) growGrant(d, call)
     engines.clear()
+    for (const id of calls) growGrant(d, id)
+    calls.clear()
     for (const model of models) {
       // What is freed while the model is looked at touches it again.
       models.delete(model)
@@ -44,6 +47,10 @@ interface Look {
   readonly wanted: Map<EngineId, Granules>
   /** How many such calls there are, by engine. */
   readonly waiting: Map<EngineId, number>
+  /** How many in all. */
+  waiters: number
+  /** Engines with a place for one more call, once room is made for nobody any more. */
+  open: readonly Engine[] | null
   /** Calls that could not start. */
   readonly passed: Set<CallId>
   /** Idle States of an engine, as ranked when it was first short. */
@@ -56,13 +63,14 @@ function startCalls(d: Deciding, model: string): void {
   const queue = d.core.queues.get(model)
   if (queue === undefined || queue.size === 0) return
   const { reservations } = d.core.turns
-  const look: Look = { wanted: new Map([...reservations].map(([engine, { granules }]) => [engine, granules])), waiting: new Map(), passed: new Set(), victims: new Map(), againUs: Number.MAX_SAFE_INTEGER }
+  const look: Look = { wanted: new Map([...reservations].map(([engine, { granules }]) => [engine, granules])), waiting: new Map(), waiters: 0, open: null, passed: new Set(), victims: new Map(), againUs: Number.MAX_SAFE_INTEGER }
   for (const { call } of [...reservations.values()]) {
     const reserved = must(d.core.calls, call)
     if (reserved.model === model) tryRun(d, reserved, look)
   }
   for (let started = true; started;) {
     started = false
+    const full = !hasPlace(d, model)
     for (const id of candidates(queue)) {
       const call = must(d.core.calls, id)
       if (look.passed.has(id) || reservedFor(d.core, id) !== null) continue
@@ -72,7 +80,7 @@ function startCalls(d: Deciding, model: string): void {
         break
       }
       look.passed.add(id)
-      if (look.passed.size > d.core.config.dispatchWindow || !hasPlace(d, model)) break
+      if (full || look.passed.size > d.core.config.dispatchWindow) break
     }
   }
   const timer = `dispatch:${model}`
@@ -93,6 +101,7 @@ const placesOf = ({ capabilities, running, resuming }: Engine): number => capabi
 function tryRun(d: Deciding, call: Call, look: Look): boolean {
   const state = stateOf(d.core, call)
   if (state?.residence.kind === 'moving') return false
+  if (look.waiters >= d.core.config.memoryWaitersMax && !needsNoRoom(d, call, state, look)) return false
   const placed = placementFor(d, call, state, look.wanted)
   if (placed === null) return false
   const { engine } = placed
@@ -119,6 +128,7 @@ function passOver(d: Deciding, call: Call, engine: Engine, needed: Granules, loo
   const kept = reservedOn(d.core, engine, call)
   look.wanted.set(engine.id, (look.wanted.get(engine.id) ?? 0) + needed - kept)
   look.waiting.set(engine.id, (look.waiting.get(engine.id) ?? 0) + 1)
+  look.waiters += 1
   const first = kept > 0 ? needed > kept : look.passed.size === 0 && !d.core.turns.reservations.has(engine.id)
   if (!first || call.stage.kind !== 'ready' || placesOf(engine) <= 0 || !isLarge(engine, needed)) return
   const fromUs = call.stage.sinceUs + d.core.config.reserveAfterUs
@@ -129,6 +139,17 @@ function passOver(d: Deciding, call: Call, engine: Engine, needed: Granules, loo
 /** More than a granule, and more than what lies there takes in the mean. */
 const isLarge = ({ ownedGranules, sequencesUsed }: Engine, needed: Granules): boolean =>
   needed > 1 && needed * sequencesUsed > ownedGranules
+
+/** Some engine has a place and all the memory for it, and neither is kept for a call before it. */
+function needsNoRoom(d: Deciding, call: Call, state: State | null, look: Look): boolean {
+  look.open ??= [...d.core.engines.values()].filter((engine) => engine.stage === 'joined' && placesOf(engine) > 0)
+  return look.open.some((engine) => {
+    const needed = granulesFor(d.core, engine, call)
+    if (state?.device?.engine === engine.id && needed <= state.device.granules) return placesOf(engine) > 0
+    return placesOf(engine) > (look.waiting.get(engine.id) ?? 0) && granulesFree(engine) - (look.wanted.get(engine.id) ?? 0) >= needed
+      && engine.capabilities.models.includes(call.model)
+  })
+}
 
 /** `better`: what calls before it wait for; whoever needs no more memory takes none from them. */
 function fits(engine: Engine, needed: Granules, better: Granules, hasSequence: boolean): boolean {
@@ -180,18 +201,19 @@ function takeIdle(d: Deciding, call: Call, engine: Engine, short: () => number, 
   }
 }
 
-/** Grants follow what a call generates, a step ahead; where a granule holds a whole State there is nothing to do. */
-function growGrants(d: Deciding, engine: Engine): void {
+/** Grants follow what a call generates, by a step once half of one is used; where a granule holds a whole State there is nothing to do. */
+function growGrant(d: Deciding, id: CallId): void {
+  const call = must(d.core.calls, id)
+  if (call.stage.kind !== 'running') return
+  const engine = must(d.core.engines, call.stage.engine)
   if (engine.stage !== 'joined' || engine.capabilities.memory === null) return
-  for (const id of engine.running) {
-    const call = must(d.core.calls, id)
-    const held = stateOf(d.core, call)?.device?.granules ?? 0
-    const needed = granulesFor(d.core, engine, call)
-    if (needed <= held || call.stage.kind !== 'running') continue
-    if (granulesFree(engine) < needed - held) makeRoom(d, call, engine, needed - held, null)
-    if (granulesFree(engine) >= needed - held) d.emit({ kind: 'call.granted', call: id, granules: needed })
-    else if (granulesLeaving(d.core, engine) === 0) giveUpWorst(d, call, engine)
-  }
+  const held = stateOf(d.core, call)?.device?.granules ?? 0
+  const needed = granulesFor(d.core, engine, call)
+  const spare = held - granulesOf(engine, call.promptTokens + call.outputTokens)
+  if (needed <= held || 2 * spare > granulesOf(engine, d.core.config.grantTokens)) return
+  if (granulesFree(engine) < needed - held) makeRoom(d, call, engine, needed - held, null)
+  if (granulesFree(engine) >= needed - held) d.emit({ kind: 'call.granted', call: id, granules: needed })
+  else if (granulesLeaving(d.core, engine) === 0) giveUpWorst(d, call, engine)
 }
 
 // ---------------------------------------------------------------- standing orders

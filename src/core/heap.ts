@@ -41,24 +41,28 @@ export function* bestFirst<T extends Entry>(heap: Heap<T>, compare: Compare<T>):
   const { entries } = heap
   if (entries[0] === undefined) return
   yield entries[0]
-  // A heap of the places whose parents were given: the next best is always among them.
-  const frontier: Heap<Candidate<T>> = emptyHeap()
-  const byEntry: Compare<Candidate<T>> = (a, b) => compare(a.entry, b.entry)
+  // Places whose parents were given, the best last: the next best is always among them, and they are few.
+  const frontier: number[] = []
   const open = (place: number): void => {
     const entry = entries[place]
-    if (entry !== undefined) push(frontier, { id: entry.id, place, entry }, byEntry)
+    if (entry === undefined) return
+    let low = 0
+    let high = frontier.length
+    while (low < high) {
+      const middle = (low + high) >>> 1
+      if (compare(entry, entries[frontier[middle] as number] as T) < 0) low = middle + 1
+      else high = middle
+    }
+    frontier.splice(low, 0, place)
   }
   open(1)
   open(2)
-  for (let next = frontier.entries[0]; next !== undefined; next = frontier.entries[0]) {
-    remove(frontier, next.id, byEntry)
-    yield next.entry
-    open(2 * next.place + 1)
-    open(2 * next.place + 2)
+  for (let place = frontier.pop(); place !== undefined; place = frontier.pop()) {
+    yield entries[place] as T
+    open(2 * place + 1)
+    open(2 * place + 2)
   }
 }
-
-interface Candidate<T> extends Entry { readonly place: number; readonly entry: T }
 
 /** Puts an entry into a place whose own has gone. */
 function settle<T extends Entry>(heap: Heap<T>, entry: T, place: number, compare: Compare<T>): void {

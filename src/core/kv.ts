@@ -79,6 +79,7 @@ export function giveWayCost(d: Deciding, state: State, engine: Engine): MicroCos
 /** Images that would have to go, cheapest regret first, for so many bytes to be free; null where not even all would do. */
 function imagesInTheWay(d: Deciding, neededBytes: Bytes): { state: State; regret: MicroCost }[] | null {
   let freeBytes = hostFreeBytes(d.core)
+  if (freeBytes >= neededBytes) return []
   const dropped: { state: State; regret: MicroCost }[] = []
   for (const victim of residencyOf(d.core).hostVictims(d.core, d.nowUs)) {
     if (freeBytes >= neededBytes) break

@@ -24,7 +24,8 @@ export function malformed(input: Input): string | null {
 }
 
 function wrongIn(value: object): string | null {
-  for (const [name, field] of Object.entries(value) as [string, unknown][]) {
+  for (const name in value) {
+    const field = (value as { readonly [name: string]: unknown })[name]
     if (typeof field === 'number') {
       if (!isAmount(name, field)) return `${name} is ${field}`
     } else if (typeof field === 'object' && field !== null) {

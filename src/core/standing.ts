@@ -3,13 +3,13 @@
  * in all (`predict/learn.ts` writes it), and time waited in queues. A sub-agent's goes to its root. A program waits while at least one of its calls
  * does: the union of their waits, so that fan-out does not look like patience. Written for `apply` only.
  */
-import { attainedUs } from './account.ts'
+import { attainedUs, NO_LEDGER } from './account.ts'
 import { must } from './assert.ts'
 import type { CallStanding, Standing } from './learned.ts'
 import { rootOf } from './lineage.ts'
 import { learnService } from './predict/learn.ts'
 import type { Balance } from './policy/order/order.ts'
-import { emptyLedger, type Call, type CoreState, type Program } from './state.ts'
+import type { Call, CoreState, Program } from './state.ts'
 import type { Us } from './units.ts'
 
 export const newStanding = (): Standing =>
@@ -35,7 +35,7 @@ export function programBalance(core: Readonly<CoreState>, call: Readonly<Call>, 
 
 /** The call that would come after it in its thread: last in line, and nothing of it has run. */
 export const callAfter = (call: Readonly<Call>): Call =>
-  ({ ...call, seq: Number.MAX_SAFE_INTEGER, ledger: emptyLedger(), standing: newCallStanding() })
+  ({ ...call, seq: Number.MAX_SAFE_INTEGER, ledger: NO_LEDGER, standing: newCallStanding() })
 
 // ---------------------------------------------------------------- writes
 

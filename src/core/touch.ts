@@ -5,22 +5,26 @@
  * now give way. Where only time passing does, `dispatch.ts` sets a timer. Reads the state before the fact is applied.
  */
 import { must } from './assert.ts'
+import { imageReserveBytes } from './cost.ts'
 import type { Fact } from './fact.ts'
 import type { CallId, EngineId, StateId } from './ids.ts'
+import { hostFreeBytes } from './kv-read.ts'
 import { isFarAhead } from './queue.ts'
 import type { AttemptReport } from './input.ts'
-import type { Call, CoreState } from './state.ts'
+import type { Call, CoreState, Move } from './state.ts'
 
 export interface Touched {
   /** Whose queues are looked at. */
   readonly models: Set<string>
-  /** Whose running calls may grow. */
+  /** Where running calls that could not grow may do so now. */
   readonly engines: Set<EngineId>
+  /** Running calls that may want to grow. */
+  readonly calls: Set<CallId>
   /** Whose standing orders may have changed. */
   readonly ranks: Set<EngineId>
 }
 
-export const untouched = (): Touched => ({ models: new Set(), engines: new Set(), ranks: new Set() })
+export const untouched = (): Touched => ({ models: new Set(), engines: new Set(), calls: new Set(), ranks: new Set() })
 
 export function touch(core: Readonly<CoreState>, fact: Fact, touched: Touched): void {
   switch (fact.kind) {
@@ -37,7 +41,8 @@ export function touch(core: Readonly<CoreState>, fact: Fact, touched: Touched): 
       return
     case 'call.granted':
     case 'call.demoted':
-      return reranked(must(core.calls, fact.call), touched)
+    case 'call.promoted':
+      return reranked(must(core.calls, fact.call), fact.kind, touched)
     case 'call.paused':
     case 'call.retried':
     case 'call.detached':
@@ -47,9 +52,7 @@ export function touch(core: Readonly<CoreState>, fact: Fact, touched: Touched): 
       return left(core, fact.call, touched)
     case 'kv.moved':
     case 'kv.move.failed':
-      freed(core, fact.engine, touched)
-      touched.models.add(must(core.states, fact.state).model)
-      return freedHost(core, touched)
+      return moved(core, must(core.moves, fact.move), touched)
     case 'kv.discarded':
       if (fact.tier === 'host') freedHost(core, touched)
       return atRest(core, fact.state, touched)
@@ -72,8 +75,19 @@ function freed(core: Readonly<CoreState>, id: EngineId, touched: Touched): void 
   touched.ranks.add(id)
 }
 
-/** With more room on host, KV that could not give way may. */
+/** A move that ends leaves memory behind, or makes what waited for it known; one that a call waits for changes nothing for others. */
+function moved(core: Readonly<CoreState>, { engine, state, forCall, from }: Move, touched: Touched): void {
+  if (from === 'host') freedHost(core, touched)
+  if (forCall !== null && core.calls.get(forCall)?.stage.kind === 'resuming') return
+  freed(core, engine, touched)
+  touched.models.add(must(core.states, state).model)
+}
+
+/** With more room on host, KV that could not give way may; where there was room for any State before, none was kept by that. */
 function freedHost(core: Readonly<CoreState>, touched: Touched): void {
+  let largestBytes = 0
+  for (const engine of core.engines.values()) largestBytes = Math.max(largestBytes, imageReserveBytes(engine, engine.capabilities.contextTokens))
+  if (hostFreeBytes(core) >= largestBytes) return
   for (const [model, queue] of core.queues) if (queue.size > 0) touched.models.add(model)
 }
 
@@ -91,15 +105,15 @@ function left(core: Readonly<CoreState>, id: CallId, touched: Touched): void {
   if (state !== null) atRest(core, state, touched)
 }
 
-function reranked({ stage, model }: Call, touched: Touched): void {
-  if (stage.kind !== 'running' && stage.kind !== 'pausing') return
-  touched.ranks.add(stage.engine)
-  touched.models.add(model)
+/** Its key or grant is another: a worse key may cost it its place, a better one may take another's. */
+function reranked({ stage, model }: Call, kind: 'call.granted' | 'call.demoted' | 'call.promoted', touched: Touched): void {
+  if (stage.kind === 'running' || stage.kind === 'pausing') touched.ranks.add(stage.engine)
+  if (kind !== 'call.granted') touched.models.add(model)
 }
 
 /** It may grow; and it may give way from now on, being far ahead of its share or no longer half recomputed. */
 function progressed(core: Readonly<CoreState>, call: Call, report: AttemptReport, touched: Touched): void {
-  if (call.stage.kind === 'running') touched.engines.add(call.stage.engine)
+  touched.calls.add(call.id)
   const recomputed = call.recomputeDone < call.recomputeDue && report.recomputedTokens >= call.recomputeDue
   if (recomputed || isFarAhead(core, call)) touched.models.add(call.model)
 }

@@ -98,7 +98,8 @@ function shortOf(core: Readonly<CoreState>, engine: Engine, needed: Granules, ah
 function departures(engine: Engine, hasSequence: boolean, short: Short): number {
   const { memory, runningMax } = engine.capabilities
   const running = engine.running.size
-  const forPlace = running >= runningMax ? 1 + running - runningMax : 0
+  const coming = running + engine.resuming
+  const forPlace = coming >= runningMax ? 1 + coming - runningMax : 0
   const allRun = !hasSequence && memory !== null && engine.sequencesUsed >= memory.sequences && running >= engine.sequencesUsed
   const each = Math.max(1, Math.floor(engine.ownedGranules / Math.max(1, engine.sequencesUsed)))
   return Math.max(forPlace, allRun ? 1 : 0, Math.ceil(short.running / each))

@@ -1,0 +1,233 @@
+/**
+ * Owns the bench of the core alone: how many inputs a second one thread decides with 100,000 calls in line, how a step grows
+ * with the line, what a waiting program takes in memory, and the longest steps, the collector's pauses apart. Heaps are
+ * counted in runs of their own, by looking on as their entries are read.
+ */
+import { PerformanceObserver } from 'node:perf_hooks'
+import { setImmediate as soon } from 'node:timers/promises'
+import { setFlagsFromString } from 'node:v8'
+import { runInNewContext } from 'node:vm'
+import { ORDER_NAMES, type OrderName } from '../src/core/config.ts'
+import { columns } from '../src/core/explain-text.ts'
+import { estimate, mean, quantile, type Interval } from '../src/eval/stats.ts'
+import { bar, type Bench, type BenchResult, type BenchWorld } from './bench.ts'
+import { CALLS_PER_PROGRAM, CALLS_PER_PROGRESS, CoreLoad, ENGINES, SHARES } from './core-load.ts'
+
+const LINES = [1_000, 10_000, 100_000] as const
+const LINES_QUICK = [1_000, 10_000] as const
+const INPUTS = 200_000
+const INPUTS_QUICK = 40_000
+/** Not measured: the code is compiled, the caches fill, tools begin to come back. */
+const WARM_UP = 30_000
+const COUNTED_INPUTS = 20_000
+/** Inputs between two looks at what the collector did. */
+const CHUNK = 5_000
+
+const PER_SECOND_MIN = 50_000
+/** Heap entries read in a step, over log2 of the line: a window of 64 candidates a level, and a few starts, are in it. */
+const VISITS_PER_LOG_MAX = 64
+const GROWTH_MAX = 4
+const PROGRAM_BYTES_MAX = 2_048
+const STEP_MS_MAX = 5
+
+const NOT_MEASURED = [
+  'the driver: durability, streams and commands to engines are beside the core',
+  'engines that share bytes, keep their own counsel about memory, or serve several models',
+  'declared graphs, sub-agents and deadlines',
+  'other machines: one thread, and whatever else runs here',
+]
+
+interface Measured {
+  readonly order: OrderName
+  readonly line: number
+  /** Of each chunk. */
+  readonly perSecond: readonly number[]
+  readonly stepUs: number
+  readonly p999Ms: number
+  readonly worstMs: number
+  readonly collected: { readonly pauses: number; readonly longestMs: number; readonly shareOfTime: number }
+  readonly bytesPerProgram: number
+  readonly counts: Readonly<Record<string, number>>
+}
+
+export const core: Bench = {
+  name: 'core',
+  what: 'the core alone: inputs a second, heap visits, growth with the line, memory, the longest steps',
+  needsModel: false,
+  run: async (world) => {
+    const lines = world.quick ? LINES_QUICK : LINES
+    const measured: Measured[] = []
+    for (const order of ORDER_NAMES) {
+      for (const line of [lines[0], lines.at(-1) ?? lines[0]]) measured.push(await measure(world, order, line))
+    }
+    const visits = ORDER_NAMES.flatMap((order) => lines.map((line) => countVisits(order, line)))
+    return resultOf(measured, visits, world.quick)
+  },
+}
+
+// ---------------------------------------------------------------- time and memory
+
+/** What is still referred to, after the collector has run. */
+function heapBytes(): number {
+  setFlagsFromString('--expose-gc')
+  const collect = runInNewContext('gc') as () => void
+  collect()
+  return process.memoryUsage().heapUsed
+}
+
+async function measure(world: BenchWorld, order: OrderName, line: number): Promise<Measured> {
+  const before = heapBytes()
+  const load = new CoreLoad(order, line)
+  const bare = heapBytes()
+  load.fill()
+  // What the load itself keeps of each call is counted with the core's.
+  const bytesPerProgram = Math.round((heapBytes() - before - (bare - before)) / load.programs)
+  for (let i = 0; i < WARM_UP; i += 1) load.feed(load.next())
+  const collector = watchCollector()
+  const inputs = world.quick ? INPUTS_QUICK : INPUTS
+  const steps: Step[] = []
+  const perSecond: number[] = []
+  for (let done = 0; done < inputs; done += CHUNK) {
+    world.signal.throwIfAborted()
+    const from = steps.length
+    for (let i = 0; i < CHUNK; i += 1) steps.push(timed(load))
+    const ms = steps.slice(from).reduce((sum, { endMs, startMs }) => sum + endMs - startMs, 0)
+    perSecond.push((CHUNK * 1_000) / ms)
+    await soon()
+  }
+  const pauses = collector.stop()
+  const totalMs = steps.reduce((sum, { startMs, endMs }) => sum + endMs - startMs, 0)
+  const alone = withoutPauses(steps, pauses)
+  const result: Measured = {
+    order, line, perSecond, stepUs: (1_000 * totalMs) / steps.length, p999Ms: quantile(alone, 0.999), worstMs: quantile(alone, 1),
+    collected: {
+      pauses: pauses.length, longestMs: pauses.reduce((longest, { startMs, endMs }) => Math.max(longest, endMs - startMs), 0),
+      shareOfTime: pauses.reduce((sum, { startMs, endMs }) => sum + endMs - startMs, 0) / Math.max(1, totalMs),
+    },
+    bytesPerProgram, counts: load.counts,
+  }
+  world.say(`${order}, ${line} in line: ${Math.round(mean(perSecond))} inputs/s, p99.9 ${result.p999Ms.toFixed(2)} ms, ${bytesPerProgram} bytes a program`)
+  return result
+}
+
+interface Step { readonly startMs: number; readonly endMs: number }
+
+function timed(load: CoreLoad): Step {
+  const input = load.next()
+  const startMs = performance.now()
+  const facts = load.decide(input)
+  const endMs = performance.now()
+  load.perform(facts)
+  return { startMs, endMs }
+}
+
+function watchCollector(): { stop(): Step[] } {
+  const pauses: Step[] = []
+  const observer = new PerformanceObserver((list) => {
+    for (const { startTime, duration } of list.getEntries()) pauses.push({ startMs: startTime, endMs: startTime + duration })
+  })
+  observer.observe({ entryTypes: ['gc'] })
+  return {
+    stop: () => {
+      observer.disconnect()
+      return pauses
+    },
+  }
+}
+
+/** Lengths of the steps, less what the collector took of them; both lists are in order of time. */
+function withoutPauses(steps: readonly Step[], pauses: readonly Step[]): number[] {
+  let first = 0
+  return steps.map(({ startMs, endMs }) => {
+    while ((pauses[first]?.endMs ?? Number.POSITIVE_INFINITY) <= startMs) first += 1
+    let ms = endMs - startMs
+    for (let at = first; (pauses[at]?.startMs ?? Number.POSITIVE_INFINITY) < endMs; at += 1) {
+      const pause = pauses[at] as Step
+      ms -= Math.min(endMs, pause.endMs) - Math.max(startMs, pause.startMs)
+    }
+    return ms
+  })
+}
+
+// ---------------------------------------------------------------- heap visits
+
+interface Visits { readonly order: OrderName; readonly line: number; readonly mean: number; readonly p999: number; readonly most: number }
+
+/** Entries read from the heaps of the queues, a step. */
+function countVisits(order: OrderName, line: number): Visits {
+  const load = new CoreLoad(order, line)
+  load.fill()
+  const seen = { visits: 0 }
+  const visits: number[] = []
+  for (let i = 0; i < COUNTED_INPUTS; i += 1) {
+    watchHeaps(load, seen)
+    seen.visits = 0
+    load.feed(load.next())
+    visits.push(seen.visits)
+  }
+  return { order, line, mean: mean(visits), p999: quantile(visits, 0.999), most: Math.max(...visits) }
+}
+
+/** A heap is plain data, so its entries can be replaced by a list that counts how often one of them is read. */
+function watchHeaps(load: CoreLoad, seen: { visits: number }): void {
+  for (const { bands } of load.core.queues.values()) {
+    for (const { tenants } of bands) {
+      watch(tenants.waiting, seen)
+      for (const { calls } of tenants.shares.values()) watch(calls, seen)
+    }
+  }
+}
+
+const watched = new WeakSet<object>()
+
+function watch(heap: { entries: readonly unknown[] }, seen: { visits: number }): void {
+  if (watched.has(heap)) return
+  watched.add(heap)
+  heap.entries = new Proxy(heap.entries as unknown[], {
+    get(list, key, receiver): unknown {
+      if (typeof key === 'string' && key.charCodeAt(0) <= 57) seen.visits += 1
+      return Reflect.get(list, key, receiver)
+    },
+  })
+}
+
+// ---------------------------------------------------------------- what it comes to
+
+const exactly = (value: number): Interval => ({ value, low: value, high: value })
+
+function resultOf(measured: readonly Measured[], visits: readonly Visits[], quick: boolean): BenchResult {
+  const longest = Math.max(...measured.map(({ line }) => line))
+  const long = measured.filter(({ line }) => line === longest)
+  const bars = long.flatMap((one) => {
+    const perSecond = estimate(one.perSecond, mean)
+    const short = measured.find(({ order, line }) => order === one.order && line < longest)
+    const growth = one.stepUs / (short?.stepUs ?? one.stepUs)
+    const worst = Math.max(...visits.filter(({ order }) => order === one.order).map(({ most, line }) => most / Math.log2(line)))
+    return [
+      bar(`inputs-${one.order}`, perSecond, 'inputs/s', `at least ${PER_SECOND_MIN}`, perSecond.value >= PER_SECOND_MIN),
+      bar(`growth-${one.order}`, exactly(growth), 'x', `at most ${GROWTH_MAX}`, growth <= GROWTH_MAX),
+      bar(`visits-${one.order}`, exactly(worst), 'per log2(n)', `at most ${VISITS_PER_LOG_MAX}`, worst <= VISITS_PER_LOG_MAX),
+      bar(`p999-${one.order}`, exactly(one.p999Ms), 'ms', `under ${STEP_MS_MAX}`, one.p999Ms < STEP_MS_MAX),
+    ]
+  })
+  const bytes = Math.max(...long.map(({ bytesPerProgram }) => bytesPerProgram))
+  return {
+    bars: [...bars, bar('bytes', exactly(bytes), 'bytes a waiting program', `at most ${PROGRAM_BYTES_MAX}`, bytes <= PROGRAM_BYTES_MAX)],
+    text: textOf(measured, visits),
+    figures: { measured: measured.map(({ perSecond, ...rest }) => ({ ...rest, perSecond: Math.round(mean(perSecond)) })), visits, shares: SHARES },
+    notMeasured: quick ? ['the line of 100,000 (--quick)', ...NOT_MEASURED] : NOT_MEASURED,
+  }
+}
+
+function textOf(measured: readonly Measured[], visits: readonly Visits[]): string {
+  const times = measured.map((one) => [
+    one.order, String(one.line), String(Math.round(mean(one.perSecond))), one.stepUs.toFixed(1), one.p999Ms.toFixed(2), one.worstMs.toFixed(2),
+    `${one.collected.pauses}, ${(100 * one.collected.shareOfTime).toFixed(0)} %, longest ${one.collected.longestMs.toFixed(1)} ms`, String(one.bytesPerProgram),
+  ])
+  const counted = visits.map((one) => [one.order, String(one.line), one.mean.toFixed(1), String(one.p999), String(one.most), (one.most / Math.log2(one.line)).toFixed(1)])
+  return [
+    `${ENGINES} engines, ${CALLS_PER_PROGRAM} calls a program, 100 tenants. Inputs of a thousand: ${Object.entries(SHARES).map(([kind, share]) => `${kind} ${share}`).join(', ')}, the rest progress of ${CALLS_PER_PROGRESS} calls.`,
+    columns([['order', 'in line', 'inputs/s', 'mean us', 'p99.9 ms', 'worst ms', 'collector', 'bytes/program'], ...times], 'lrrrrrrr').join('\n'),
+    columns([['order', 'in line', 'visits', 'p99.9', 'most', 'most/log2(n)'], ...counted], 'lrrrrr').join('\n'),
+  ].join('\n\n')
+}
