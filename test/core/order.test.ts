@@ -87,6 +87,14 @@ test('sub-agents fold to the root: plas sums them in, and the root itself stands
   assert.equal(levelIn(at, ready(at, 'root', 'next')), 2)
 })
 
+test('fcfs-program: a sub-agent\'s calls keep the place of its root', () => {
+  const at = world('fcfs-program')
+  ready(at, 'root')
+  ready(at, 'between')
+  const id = ready(at, 'child', null, 'root')
+  assert.equal(must(at.core.calls, id).tie, programOf(at, 'root').seq)
+})
+
 test('the running call\'s own service takes it down, never up', () => {
   const at = world('plas')
   const id = ready(at, 'p')
@@ -123,6 +131,18 @@ test('a call goes to the top the moment what it waited is promoteRatio times wha
   assert.deepEqual(only(at.log, 'call.promoted'), [{ kind: 'call.promoted', call: id, level: 0, tie: must(at.core.calls, id).tie, waitedUs: 3 * SECOND_US, servedUs: SECOND_US }])
   assert.equal(programOf(at, 'p').standing.servedUs, SECOND_US)
   assert.equal(programOf(at, 'p').standing.doneUs, SECOND_US)
+})
+
+test('a promoted call keeps the top for a quantum of what it is served since, then goes down from there', () => {
+  const { at, calls } = waitingBehind(1)
+  const [id] = calls as [CallId]
+  due(at, id)
+  const [stranger] = [...must(at.core.engines, E0).running]
+  at.end(stranger as CallId)
+  assert.equal(stageOf(at, id), 'running')
+  const report = (us: number) => at.feed({ kind: 'progress', engine: E0, reign: 1, speeds: null, calls: [{ call: id, attempt: 1, epoch: 1, report: served(us) }] })
+  assert.equal(only(report(SECOND_US - 1), 'call.demoted').length, 0)
+  assert.equal(only(report(SECOND_US), 'call.demoted')[0]?.level, 1)
 })
 
 test('every sibling crosses with it, and one that comes later is promoted at once', () => {

@@ -109,6 +109,16 @@ test('what it says holds, and it says how often: waits of one shape are inside f
   assert.equal(of(learned).drifting, false)
 })
 
+test('a wait that was cut off says nothing of what was said, unless it had outlived it', () => {
+  const learned = taught(many(50, 40))
+  const { trust } = must(must(learned.core.tenants, T).learned.waits, 'search')
+  const { asked, right } = trust
+  learned.waited(10, 'search', T, 'cut')
+  assert.deepEqual([trust.asked, trust.right], [asked, right])
+  learned.waited(60_000, 'search', T, 'cut')
+  assert.ok(trust.right < right)
+})
+
 test('when waits change the predictor is off, forgets, and comes back', () => {
   const learned = taught(many(50, 300))
   const { trust } = must(must(learned.core.tenants, T).learned.waits, 'search')
