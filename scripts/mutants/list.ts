@@ -90,6 +90,8 @@ export const MUTANTS: readonly Mutant[] = [
   ...of('core/graph-follow', [
     [2, 'a join that has fired fires again', "node.stage.kind === 'open' && must(d.core.programs, program).stage.kind === 'open' ? verdictIn", 'true ? verdictIn'],
     [6, 'siblings that a join needs no more run on', "if (node.join?.siblings !== 'cancel')", 'if (true)'],
+    [6, 'a node is cancelled and its call runs on', 'endCallOf(d, nodeAt(d, fact.program, fact.node), fact.why);', ''],
+    [9, 'a thread that a losing branch ran in keeps its KV', 'endLost(d, lost);', 'lost.clear();'],
     [6, 'a branch that somebody else needs is cancelled too', "if (node.stage.kind !== 'open' || openChildrenOf(graph, node).length > 0)", "if (node.stage.kind !== 'open')"],
   ]),
   ...of('core/join', [
@@ -98,7 +100,22 @@ export const MUTANTS: readonly Mutant[] = [
   ]),
   ...of('core/apply-graph', [
     [2, 'a node keeps a call that was given up, and nobody else may be it', 'node.call = null;', ';'],
+    [1, 'a node ends twice', "if (node.stage.kind !== 'open')\n        return;", ''],
+    [11, 'a fork counts no reference to what it shares', 'shareSpans(core, from, state);', 'state.spans = [...from.spans];'],
+    [0, 'service that follows a node is not counted', 'child.afterUs + (child.serviceUs ?? 0)', 'child.afterUs'],
     [2, 'a call that commits leaves its node open', "case 'call.completed': return closeOf(core, fact.call, { kind: 'committed', atUs });", "case 'call.completed': return;"],
+  ]),
+  ...of('core/graph-check', [
+    [2, 'a graph may wait for itself', '?? circle(to)', ''],
+    [2, 'a parent may be a call of another program', 'if (theirs.id !== mine.id)', 'if (false)'],
+    [14, 'a graph has no limit', '?? tooMany(to)', ''],
+  ]),
+  ...of('core/claim', [
+    [1, 'two calls are one node', 'if (found.call !== null)', 'if (false)'],
+    [2, 'a call stands behind one that waits for it', 'return circle ?', 'return false ?'],
+  ]),
+  ...of('core/cancel', [
+    [9, 'a thread that was cancelled keeps its KV', '    quieten(d, id);\n', ''],
   ]),
   ...of('core/effects', [
     [7, 'cancel is silent about effects that remain', "if (effect === 'read')\n        return [];\n    const", 'return [];\n    const'],
