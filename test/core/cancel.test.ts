@@ -90,3 +90,13 @@ test('a late tool result, a late output and a due timer of a cancelled program m
   assert.deepEqual(kinds(at.log.slice(before)).filter((kind) => kind.startsWith('call.')), ['call.refused'])
   assert.equal(at.core.openCalls, 0)
 })
+
+test('after a start, a program whose timers were lost with the last flow facts still has an end, and one that waits for a tool needs no second', () => {
+  const at = new Quiet(1)
+  at.waiting('waits')
+  at.feed({ kind: 'declareProgram', tenant: at.tenant, program: 'p', session: null, agent: 'a', priorityClass: 'default', deadlineUs: null, parent: null, steps: null })
+  at.core.timers.delete('close:t/p')
+  const facts = at.feed({ kind: 'restart', reign: 2, wallOffsetUs: 0, images: [] })
+  assert.deepEqual(only(facts, 'timer.set').map(({ timer }) => timer), ['close:t/p'])
+  assert.ok(at.core.timers.has(`expire:${[...at.core.interrupts.keys()][0] ?? ''}`))
+})

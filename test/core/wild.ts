@@ -3,8 +3,8 @@
  * that are no amounts; reports of attempts that are over. A plan is plain data, so that a failure shrinks and can be read.
  */
 import fc from 'fast-check'
-import type { CallId, EngineId, MoveId, TenantId } from '../../src/core/ids.ts'
-import type { Claims, FromAttempt, Input, NodeReport } from '../../src/core/input.ts'
+import type { CallId, EngineId, MoveId, StateId, TenantId } from '../../src/core/ids.ts'
+import type { Claims, FromAttempt, Held, Input, NodeReport } from '../../src/core/input.ts'
 import { rawOf } from '../../src/core/ids.ts'
 import type { Capabilities, CoreState, EngineSpeeds } from '../../src/core/state.ts'
 import { BARE, BLOCKS, LANES, SPEEDS } from './world.ts'
@@ -95,7 +95,7 @@ class Hand {
 
   capabilities(): Capabilities {
     const memory = { cells: this.amount(4_096), granule: this.amount(this.of([16, 1_024, 0])), sequences: this.amount(4) }
-    return { ...this.of([LANES, BLOCKS, BARE, { ...LANES, models: [] }, { ...LANES, memory }]), runningMax: this.amount(4), contextTokens: this.amount(1_024) }
+    return { ...this.of([LANES, BLOCKS, BARE, { ...LANES, inventory: true }, { ...BLOCKS, inventory: true }, { ...LANES, models: [] }, { ...LANES, memory }]), runningMax: this.amount(4), contextTokens: this.amount(1_024) }
   }
 
   toolCalls(): { id: string; name: string }[] {
@@ -116,6 +116,14 @@ class Hand {
         join: (kind === 'JOIN') === (this.pick() % 6 > 0) ? { need, siblings: this.of(['cancel', 'continue'] as const) } : null,
       }
     })
+  }
+
+  /** What an engine might hold: often just what was committed. */
+  held(): Held {
+    const state = this.core.states.get(this.id<StateId>([...this.core.states.keys()]))
+    const segment = this.core.segments.get(state?.spans.at(-1)?.segment as never)
+    const tokens = state?.spans.reduce((sum, span) => sum + span.tokens, 0) ?? 0
+    return { state: state?.id ?? this.id<StateId>([]), epoch: this.amount(1), tokens: this.amount(tokens), digest: segment?.digest ?? this.of(NONSENSE) }
   }
 
   claims(): Claims {
@@ -171,7 +179,7 @@ const MAKERS: { readonly [Kind in Input['kind']]: (hand: Hand) => Extract<Input,
   moveFailed: (hand) => ({ kind: 'moveFailed', ...hand.mover(), why: '', sourceLost: hand.pick() % 2 === 0 }),
   engineJoined: (hand) => ({
     kind: 'engineJoined', engine: hand.id([...hand.core.engines.keys(), 'e7' as EngineId]), reign: hand.amount(hand.core.reign),
-    capabilities: hand.capabilities(), speeds: hand.speeds(),
+    capabilities: hand.capabilities(), speeds: hand.speeds(), ...(hand.pick() % 2 === 0 ? {} : { inventory: [hand.held(), hand.held()] }),
   }),
   engineLost: (hand) => ({ kind: 'engineLost', engine: hand.engine, reign: hand.amount(hand.core.reign), why: '' }),
   due: (hand) => ({ kind: 'due', timer: hand.id([...hand.core.timers.keys(), 'close:t/p0', 'expire:', 'retire:c1-s', 'detached:c1', ':']) }),

@@ -3,7 +3,7 @@
  * any load, nobody waits while everything that could serve him stands idle.
  */
 import { must } from '../assert.ts'
-import { granulesFor, granulesTotal } from '../kv-read.ts'
+import { couldHold } from '../kv-read.ts'
 import type { Call, CoreState, Engine } from '../state.ts'
 import type { Us } from '../units.ts'
 import { law } from './law.ts'
@@ -32,12 +32,11 @@ export function checkNobodyIsStuck(core: Readonly<CoreState>): void {
 const readyCalls = (core: Readonly<CoreState>): Call[] => [...core.calls.values()].filter(({ stage }) => stage.kind === 'ready')
 
 function canRun(core: Readonly<CoreState>, engine: Engine, call: Call): boolean {
-  const { models, memory, runningMax } = engine.capabilities
-  if (engine.stage !== 'joined' || runningMax === 0 || !models.includes(call.model)) return false
+  const { memory, runningMax } = engine.capabilities
+  if (engine.stage !== 'joined' || runningMax === 0 || !couldHold(core, engine, call)) return false
   if (memory === null) return true
   const state = must(core.threads, call.thread).state
   const device = state === null ? null : must(core.states, state).device
   // KV on a device ties a call to it, and that engine may be lost.
-  if (device === null ? memory.sequences === 0 : device.engine !== engine.id) return false
-  return granulesFor(core, engine, call) <= granulesTotal(engine)
+  return device === null ? memory.sequences > 0 : device.engine === engine.id
 }
