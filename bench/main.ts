@@ -13,10 +13,11 @@ import type { Bar, Bench } from './bench.ts'
 import { core } from './core.ts'
 import { demoMix } from './demo-mix.ts'
 import { log } from './log.ts'
+import { orders } from './orders.ts'
 import { recovery } from './recovery.ts'
 import { resume } from './resume.ts'
 
-const BENCHES: readonly Bench[] = [resume, demoMix, core, log, recovery]
+const BENCHES: readonly Bench[] = [resume, demoMix, core, orders, log, recovery]
 const USAGE = 'npm run bench -- NAME [--quick] [--json FILE] [--model MODEL], or npm run bench -- list'
 
 async function main(): Promise<number> {

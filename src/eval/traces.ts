@@ -10,7 +10,7 @@ import type { Tokens, Us } from '../core/units.ts'
 /** What a node waits for: places of earlier nodes, all of which must have ended. */
 interface After { readonly parents: readonly number[] }
 
-interface TraceCall extends After {
+export interface TraceCall extends After {
   readonly kind: 'call'
   readonly promptTokens: Tokens
   /** Of these, what no earlier call of the program had in its prompt or output: to be prefilled if that KV was kept. */
@@ -18,16 +18,16 @@ interface TraceCall extends After {
   readonly outputTokens: Tokens
 }
 
-interface TraceWait extends After {
+export interface TraceWait extends After {
   readonly kind: 'tool' | 'human'
   readonly tool: string
   /** Null: not recorded. */
   readonly waitUs: Us | null
 }
 
-type TraceNode = TraceCall | TraceWait
+export type TraceNode = TraceCall | TraceWait
 
-interface TraceProgram {
+export interface TraceProgram {
   readonly id: string
   /** The trace it is of; all of one trace are programs of one kind. */
   readonly source: string
@@ -51,7 +51,7 @@ export const TRACES = [
   'hotpotqa-react', 'hotpotqa-reflexion', 'tau-bench-airline', 'tot-game24', 'tot-text', 'lats-hotpot-tree',
   'mooncake-conversation', 'claude-code-weka', 'tracelab-example',
 ] as const
-type TraceName = typeof TRACES[number]
+export type TraceName = typeof TRACES[number]
 
 const MICRO = 1_000_000
 
