@@ -15,11 +15,13 @@ import { CALLS_PER_PROGRAM, CALLS_PER_PROGRESS, CoreLoad, ENGINES, SHARES } from
 
 const LINES = [1_000, 10_000, 100_000] as const
 const LINES_QUICK = [1_000, 10_000] as const
-const INPUTS = 200_000
-const INPUTS_QUICK = 40_000
+const INPUTS = 100_000
+const INPUTS_QUICK = 10_000
 /** Not measured: the code is compiled, the caches fill, tools begin to come back. */
-const WARM_UP = 30_000
-const COUNTED_INPUTS = 20_000
+const WARM_UP = 20_000
+const WARM_UP_QUICK = 5_000
+const COUNTED_INPUTS = 10_000
+const COUNTED_INPUTS_QUICK = 2_000
 /** Inputs between two looks at what the collector did. */
 const CHUNK = 5_000
 
@@ -43,6 +45,8 @@ interface Measured {
   /** Of each chunk. */
   readonly perSecond: readonly number[]
   readonly stepUs: number
+  /** Of the processor, the load beside the core included: what other processes took is not in it. */
+  readonly processorUs: number
   readonly p999Ms: number
   readonly worstMs: number
   readonly collected: { readonly pauses: number; readonly longestMs: number; readonly shareOfTime: number }
@@ -60,7 +64,7 @@ export const core: Bench = {
     for (const order of ORDER_NAMES) {
       for (const line of [lines[0], lines.at(-1) ?? lines[0]]) measured.push(await measure(world, order, line))
     }
-    const visits = ORDER_NAMES.flatMap((order) => lines.map((line) => countVisits(order, line)))
+    const visits = ORDER_NAMES.flatMap((order) => lines.map((line) => countVisits(order, line, world.quick ? COUNTED_INPUTS_QUICK : COUNTED_INPUTS)))
     return resultOf(measured, visits, world.quick)
   },
 }
@@ -82,11 +86,12 @@ async function measure(world: BenchWorld, order: OrderName, line: number): Promi
   load.fill()
   // What the load itself keeps of each call is counted with the core's.
   const bytesPerProgram = Math.round((heapBytes() - before - (bare - before)) / load.programs)
-  for (let i = 0; i < WARM_UP; i += 1) load.feed(load.next())
+  for (let i = 0; i < (world.quick ? WARM_UP_QUICK : WARM_UP); i += 1) load.feed(load.next())
   const collector = watchCollector()
   const inputs = world.quick ? INPUTS_QUICK : INPUTS
   const steps: Step[] = []
   const perSecond: number[] = []
+  const began = process.cpuUsage()
   for (let done = 0; done < inputs; done += CHUNK) {
     world.signal.throwIfAborted()
     const from = steps.length
@@ -95,18 +100,19 @@ async function measure(world: BenchWorld, order: OrderName, line: number): Promi
     perSecond.push((CHUNK * 1_000) / ms)
     await soon()
   }
+  const used = process.cpuUsage(began)
   const pauses = collector.stop()
   const totalMs = steps.reduce((sum, { startMs, endMs }) => sum + endMs - startMs, 0)
   const alone = withoutPauses(steps, pauses)
   const result: Measured = {
-    order, line, perSecond, stepUs: (1_000 * totalMs) / steps.length, p999Ms: quantile(alone, 0.999), worstMs: quantile(alone, 1),
+    order, line, perSecond, stepUs: (1_000 * totalMs) / steps.length, processorUs: (used.user + used.system) / steps.length, p999Ms: quantile(alone, 0.999), worstMs: quantile(alone, 1),
     collected: {
       pauses: pauses.length, longestMs: pauses.reduce((longest, { startMs, endMs }) => Math.max(longest, endMs - startMs), 0),
       shareOfTime: pauses.reduce((sum, { startMs, endMs }) => sum + endMs - startMs, 0) / Math.max(1, totalMs),
     },
     bytesPerProgram, counts: load.counts,
   }
-  world.say(`${order}, ${line} in line: ${Math.round(mean(perSecond))} inputs/s, p99.9 ${result.p999Ms.toFixed(2)} ms, ${bytesPerProgram} bytes a program`)
+  world.say(`${order}, ${line} in line: ${Math.round(mean(perSecond))} inputs/s, ${result.processorUs.toFixed(0)} us of processor an input, p99.9 ${result.p999Ms.toFixed(2)} ms, ${bytesPerProgram} bytes a program`)
   return result
 }
 
@@ -154,18 +160,18 @@ function withoutPauses(steps: readonly Step[], pauses: readonly Step[]): number[
 interface Visits { readonly order: OrderName; readonly line: number; readonly mean: number; readonly p999: number; readonly most: number }
 
 /** Entries read from the heaps of the queues, a step. */
-function countVisits(order: OrderName, line: number): Visits {
+function countVisits(order: OrderName, line: number, inputs: number): Visits {
   const load = new CoreLoad(order, line)
   load.fill()
   const seen = { visits: 0 }
   const visits: number[] = []
-  for (let i = 0; i < COUNTED_INPUTS; i += 1) {
+  for (let i = 0; i < inputs; i += 1) {
     watchHeaps(load, seen)
     seen.visits = 0
     load.feed(load.next())
     visits.push(seen.visits)
   }
-  return { order, line, mean: mean(visits), p999: quantile(visits, 0.999), most: Math.max(...visits) }
+  return { order, line, mean: mean(visits), p999: Math.round(quantile(visits, 0.999)), most: Math.max(...visits) }
 }
 
 /** A heap is plain data, so its entries can be replaced by a list that counts how often one of them is read. */
@@ -221,13 +227,13 @@ function resultOf(measured: readonly Measured[], visits: readonly Visits[], quic
 
 function textOf(measured: readonly Measured[], visits: readonly Visits[]): string {
   const times = measured.map((one) => [
-    one.order, String(one.line), String(Math.round(mean(one.perSecond))), one.stepUs.toFixed(1), one.p999Ms.toFixed(2), one.worstMs.toFixed(2),
+    one.order, String(one.line), String(Math.round(mean(one.perSecond))), one.stepUs.toFixed(1), one.processorUs.toFixed(1), one.p999Ms.toFixed(2), one.worstMs.toFixed(2),
     `${one.collected.pauses}, ${(100 * one.collected.shareOfTime).toFixed(0)} %, longest ${one.collected.longestMs.toFixed(1)} ms`, String(one.bytesPerProgram),
   ])
   const counted = visits.map((one) => [one.order, String(one.line), one.mean.toFixed(1), String(one.p999), String(one.most), (one.most / Math.log2(one.line)).toFixed(1)])
   return [
     `${ENGINES} engines, ${CALLS_PER_PROGRAM} calls a program, 100 tenants. Inputs of a thousand: ${Object.entries(SHARES).map(([kind, share]) => `${kind} ${share}`).join(', ')}, the rest progress of ${CALLS_PER_PROGRESS} calls.`,
-    columns([['order', 'in line', 'inputs/s', 'mean us', 'p99.9 ms', 'worst ms', 'collector', 'bytes/program'], ...times], 'lrrrrrrr').join('\n'),
+    columns([['order', 'in line', 'inputs/s', 'mean us', 'processor us', 'p99.9 ms', 'worst ms', 'collector', 'bytes/program'], ...times], 'lrrrrrrrr').join('\n'),
     columns([['order', 'in line', 'visits', 'p99.9', 'most', 'most/log2(n)'], ...counted], 'lrrrrr').join('\n'),
   ].join('\n\n')
 }
