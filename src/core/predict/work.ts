@@ -25,7 +25,10 @@ export function sizeBucketOf(size: number, buckets: number): number {
   const octave = 31 - Math.clz32(Math.min(size, 0x7fff_ffff))
   return Math.min(buckets - 1, 4 * (octave - 1) + (Math.floor(size / 2 ** (octave - 2)) & 3))
 }
-export const sizeStart = (bucket: number): number => (bucket < 8 ? bucket : (4 + (bucket & 3)) * 2 ** ((bucket >>> 2) - 1))
+const STARTS: readonly number[] = Array.from({ length: SERVICE_BUCKETS + 1 }, (_, bucket) =>
+  bucket < 8 ? bucket : (4 + (bucket & 3)) * 2 ** ((bucket >>> 2) - 1))
+/** The least size in a bucket; of the bucket after the last, the size that the last one ends at. */
+export const sizeStart = (bucket: number): number => STARTS[bucket] ?? 0
 
 export const toMs = (us: Us): number => Math.floor(us / 1_000)
 
@@ -76,6 +79,7 @@ export function meanOf({ ended, cut, open }: Readonly<Sizes>): number {
   let sizes = 0
   for (let bucket = 1; bucket < ended.length; bucket += 1) {
     const weight = (ended[bucket] ?? 0) + (cut[bucket] ?? 0) + (open[bucket] ?? 0) * UNIT
+    if (weight === 0) continue
     weights += weight
     sizes += weight * sizeStart(bucket)
   }
