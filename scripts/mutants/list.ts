@@ -88,7 +88,7 @@ export const MUTANTS: readonly Mutant[] = [
     [2, 'READY ignores the declared parents', 'if (!areParentsCommitted(d.core, call))', 'if (false)'],
   ]),
   ...of('core/graph-follow', [
-    [2, 'a join that has fired fires again', "node.stage.kind === 'open' && must(d.core.programs, program).stage.kind === 'open' ? verdictIn", 'true ? verdictIn'],
+    [2, 'a join that has fired fires again', "node.stage.kind === 'open' && must(d.core.programs, program).stage.kind === 'open' ? verdictOn", 'true ? verdictOn'],
     [6, 'siblings that a join needs no more run on', "if (node.join?.siblings !== 'cancel')", 'if (true)'],
     [6, 'a node is cancelled and its call runs on', 'endCallOf(d, nodeAt(d, fact.program, fact.node), fact.why);', ''],
     [9, 'a thread that a losing branch ran in keeps its KV', 'endLost(d, lost);', 'lost.clear();'],

@@ -65,8 +65,12 @@ export function applyToNodes(core: CoreState, fact: Fact, atUs: Us): void {
 
 function report(core: CoreState, fact: Of<'graph.reported'>, atUs: Us): void {
   let graph = core.graphs.get(fact.program)
-  if (graph === undefined) core.graphs.set(fact.program, graph = { nodes: new Map(), edges: 0, stated: false })
-  for (const declared of fact.nodes) graph.nodes.set(declared.node, nodeFrom(core, declared, atUs))
+  if (graph === undefined) core.graphs.set(fact.program, graph = { nodes: new Map(), edges: 0, open: 0, stated: false })
+  for (const declared of fact.nodes) {
+    const node = nodeFrom(core, declared, atUs)
+    graph.nodes.set(node.id, node)
+    if (node.stage.kind === 'open') graph.open += 1
+  }
   for (const { node, parents } of fact.nodes) link(graph, node, parents)
   for (const { node, parents } of fact.grown) {
     const grown = must(graph.nodes, node)
@@ -74,14 +78,19 @@ function report(core: CoreState, fact: Of<'graph.reported'>, atUs: Us): void {
     link(graph, node, parents)
   }
   if (fact.nodes.some(({ serviceUs }) => serviceUs !== null)) graph.stated = true
-  weigh(graph)
+  const told = [...fact.nodes, ...fact.grown].map(({ node }) => must(graph.nodes, node))
+  if (told.length > FEW) weigh(graph)
+  else reweigh(graph, [...told, ...told.flatMap((node) => parentsOf(graph, node))])
 }
+
+/** New nodes whose weight is found from below; with more, every node is weighed once. */
+const FEW = 8
 
 function nodeFrom(core: CoreState, { node, of, thread, parents, join, serviceUs, call }: DeclaredNode, atUs: Us): GraphNode {
   const found = call === null ? undefined : must(core.calls, call)
   if (found !== undefined) found.node = node
   const stage: NodeStage = found === undefined ? { kind: 'open' } : stageFrom(found.stage, atUs)
-  return { id: node, kind: of, thread: found?.thread ?? thread, parents, children: [], join, serviceUs, call, stage, afterUs: 0 }
+  return { id: node, kind: of, thread: found?.thread ?? thread, parents, children: [], join, serviceUs, call, stage, parentsCommitted: 0, parentsLost: 0, afterUs: 0 }
 }
 
 function stageFrom(stage: CallStage, atUs: Us): NodeStage {
@@ -94,8 +103,18 @@ function stageFrom(stage: CallStage, atUs: Us): NodeStage {
 }
 
 function link(graph: Graph, child: NodeId, parents: readonly Edge[]): void {
-  for (const { from } of parents) must(graph.nodes, from).children.push(child)
+  const node = must(graph.nodes, child)
+  for (const { from } of parents) {
+    const parent = must(graph.nodes, from)
+    parent.children.push(child)
+    count(node, parent.stage)
+  }
   graph.edges += parents.length
+}
+
+function count(node: GraphNode, parent: NodeStage): void {
+  if (parent.kind === 'committed') node.parentsCommitted += 1
+  else if (parent.kind !== 'open') node.parentsLost += 1
 }
 
 /** A node ends once; a call that ends after its node changes nothing of it. */
@@ -104,8 +123,9 @@ function close(core: CoreState, program: ProgramId, id: NodeId, stage: NodeStage
   const node = must(graph.nodes, id)
   if (node.stage.kind !== 'open') return
   node.stage = stage
-  // What has committed had no open parent, unless it is a join, so nobody's way to the end is shorter for it.
-  if (stage.kind !== 'committed' || node.kind === 'JOIN') weigh(graph)
+  graph.open -= 1
+  for (const child of node.children) count(must(graph.nodes, child), stage)
+  reweigh(graph, parentsOf(graph, node))
 }
 
 function closeOf(core: CoreState, id: CallId, stage: NodeStage): void {
@@ -121,7 +141,10 @@ function freeOf(core: CoreState, id: CallId): void {
 }
 
 function closeAll(core: CoreState, program: ProgramId, stage: NodeStage): void {
-  for (const node of core.graphs.get(program)?.nodes.values() ?? []) if (node.stage.kind === 'open') node.stage = stage
+  const graph = core.graphs.get(program)
+  if (graph === undefined) return
+  for (const node of graph.nodes.values()) if (node.stage.kind === 'open') node.stage = stage
+  graph.open = 0
 }
 
 /** The longest stated way from each open node to the end of what is known; each node is looked at once. */
@@ -142,6 +165,20 @@ function weigh(graph: Graph): void {
     }
   }
 }
+
+/** What follows these has changed: so may the way from them to the end, and then from what is above them. */
+function reweigh(graph: Graph, nodes: readonly GraphNode[]): void {
+  const queue = new Set(graph.stated ? nodes : [])
+  for (const node of queue) {
+    queue.delete(node)
+    const afterUs = node.stage.kind === 'open' ? longest(openChildrenOf(graph, node)) : node.afterUs
+    if (afterUs === node.afterUs) continue
+    node.afterUs = afterUs
+    for (const parent of parentsOf(graph, node)) queue.add(parent)
+  }
+}
+
+const parentsOf = (graph: Graph, node: GraphNode): GraphNode[] => node.parents.map(({ from }) => must(graph.nodes, from))
 
 const longest = (children: readonly GraphNode[]): Us =>
   children.reduce((most, child) => Math.max(most, child.afterUs + (child.serviceUs ?? 0)), 0)

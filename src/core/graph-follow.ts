@@ -10,7 +10,7 @@ import { fail, giveUp } from './call.ts'
 import { endThread, quieten } from './cancel.ts'
 import type { Deciding } from './deciding.ts'
 import type { Fact, Logged } from './fact.ts'
-import { openChildrenOf, verdictIn } from './graph-read.ts'
+import { openChildrenOf, verdictOn } from './graph-read.ts'
 import type { Graph, GraphNode } from './graph-state.ts'
 import type { NodeId, ProgramId, ThreadId } from './ids.ts'
 import { closeLater } from './program.ts'
@@ -65,9 +65,8 @@ function lookAtChildren(d: Deciding, program: ProgramId, node: NodeId, lost: Los
 
 /** Whether an open node can run or commit now, or never. */
 function look(d: Deciding, program: ProgramId, id: NodeId, lost: Lost): void {
-  const graph = must(d.core.graphs, program)
-  const node = must(graph.nodes, id)
-  const verdict = node.stage.kind === 'open' && must(d.core.programs, program).stage.kind === 'open' ? verdictIn(graph, node) : 'open'
+  const node = nodeAt(d, program, id)
+  const verdict = node.stage.kind === 'open' && must(d.core.programs, program).stage.kind === 'open' ? verdictOn(node) : 'open'
   if (verdict === 'open') return
   if (node.join !== null) return decideJoin(d, program, node, verdict, lost)
   const call = node.call === null ? undefined : must(d.core.calls, node.call)

@@ -2,7 +2,7 @@
 import { must } from './assert.ts'
 import type { Graph, GraphNode } from './graph-state.ts'
 import type { NodeId, ProgramId } from './ids.ts'
-import { verdictOf, type Verdict } from './join.ts'
+import { verdictBy, type Verdict } from './join.ts'
 import { deadlineOf } from './lineage.ts'
 import type { Call, CoreState } from './state.ts'
 import type { Us } from './units.ts'
@@ -11,13 +11,13 @@ import type { Us } from './units.ts'
 export const nodeOf = (core: Readonly<CoreState>, call: Readonly<Call>): GraphNode | null =>
   call.node === null ? null : core.graphs.get(call.program)?.nodes.get(call.node) ?? null
 
-export const verdictIn = (graph: Readonly<Graph>, node: Readonly<GraphNode>): Verdict =>
-  verdictOf(node, (parent) => must(graph.nodes, parent).stage)
+export const verdictOn = ({ join, parents, parentsCommitted, parentsLost }: Readonly<GraphNode>): Verdict =>
+  verdictBy(join, parents.length, parentsCommitted, parentsLost)
 
 /** Whether what the call waits for in its program's graph has committed; true where it is no part of one. */
 export function areParentsCommitted(core: Readonly<CoreState>, call: Readonly<Call>): boolean {
   const node = nodeOf(core, call)
-  return node === null || verdictIn(must(core.graphs, call.program), node) === 'met'
+  return node === null || verdictOn(node) === 'met'
 }
 
 /**
@@ -32,10 +32,7 @@ export function latestFinishUs(core: Readonly<CoreState>, call: Readonly<Call>):
 }
 
 /** Whether a step of the program is under way, or to come, as far as its graph says. */
-export function hasOpenNodes(core: Readonly<CoreState>, program: ProgramId): boolean {
-  for (const { stage } of core.graphs.get(program)?.nodes.values() ?? []) if (stage.kind === 'open') return true
-  return false
-}
+export const hasOpenNodes = (core: Readonly<CoreState>, program: ProgramId): boolean => (core.graphs.get(program)?.open ?? 0) > 0
 
 /** Open nodes that wait for this one, directly. */
 export const openChildrenOf = (graph: Readonly<Graph>, node: Readonly<GraphNode>): GraphNode[] =>

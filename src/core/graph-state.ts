@@ -51,6 +51,9 @@ export interface GraphNode {
   /** The call that is this node; a node may be declared before its call arrives. */
   call: CallId | null
   stage: NodeStage
+  /** Of its parents: how many have committed, and how many have ended without. */
+  parentsCommitted: number
+  parentsLost: number
   /** Service that is said to follow it on the longest way to the end of what is known; unstated nodes count nothing. */
   afterUs: Us
 }
@@ -58,6 +61,8 @@ export interface GraphNode {
 export interface Graph {
   readonly nodes: Map<NodeId, GraphNode>
   edges: number
+  /** Nodes that are open. */
+  open: number
   /** Whether any node says how much service it takes; without, nothing follows anything. */
   stated: boolean
 }

@@ -18,8 +18,13 @@ export function verdictOf(
     if (kind === 'committed') committed += 1
     else if (kind === 'open') open += 1
   }
-  const needed = neededOf(node.join, node.parents.length)
-  return committed >= needed ? 'met' : committed + open >= needed ? 'open' : 'never'
+  return verdictBy(node.join, node.parents.length, committed, node.parents.length - committed - open)
+}
+
+/** The same from counts: of so many parents, `committed` have, and `lost` have ended without. */
+export function verdictBy(join: JoinRule | null, parents: number, committed: number, lost: number): Verdict {
+  const needed = neededOf(join, parents)
+  return committed >= needed ? 'met' : parents - lost >= needed ? 'open' : 'never'
 }
 
 /** How many parents must commit. */

@@ -5,7 +5,6 @@
  */
 import { must } from '../assert.ts'
 import { isOver } from '../call-read.ts'
-import { verdictIn } from '../graph-read.ts'
 import type { Graph, GraphNode } from '../graph-state.ts'
 import type { CallId, ProgramId } from '../ids.ts'
 import { neededOf } from '../join.ts'
@@ -15,7 +14,9 @@ import { law } from './law.ts'
 export function checkGraphs(core: Readonly<CoreState>): void {
   for (const [id, graph] of core.graphs) {
     for (const node of graph.nodes.values()) checkNode(core, id, graph, node)
-    const edges = [...graph.nodes.values()].reduce((sum, { parents }) => sum + parents.length, 0)
+    const open = [...graph.nodes.values()].filter(({ stage }) => stage.kind === 'open').length
+    law(11, open === graph.open, () => `${id} counts ${graph.open} open nodes and has ${open}`)
+    const edges = checkEdges(graph)
     law(11, edges === graph.edges, () => `${id} counts ${graph.edges} edges and has ${edges}`)
   }
   for (const thread of core.threads.values()) {
@@ -26,19 +27,34 @@ export function checkGraphs(core: Readonly<CoreState>): void {
   checkRecords(core)
 }
 
+/** A parent knows its children. Returns how many edges there are. */
+function checkEdges(graph: Readonly<Graph>): number {
+  const known = new Map([...graph.nodes.values()].map(({ id, children }) => [id, new Set(children)]))
+  let edges = 0
+  for (const { id, parents } of graph.nodes.values()) {
+    edges += parents.length
+    for (const { from } of parents) law(2, must(known, from).has(id), () => `${from} does not know ${id}`)
+  }
+  return edges
+}
+
 function checkNode(core: Readonly<CoreState>, program: ProgramId, graph: Readonly<Graph>, node: GraphNode): void {
   const call = node.call === null ? undefined : core.calls.get(node.call)
   const { kind } = node.stage
   const committed = node.parents.filter(({ from }) => must(graph.nodes, from).stage.kind === 'committed').length
+  const open = node.parents.filter(({ from }) => must(graph.nodes, from).stage.kind === 'open').length
   const isMet = committed >= neededOf(node.join, node.parents.length)
   law(2, kind !== 'committed' || isMet, () => `${node.id} has committed with ${committed} of ${node.parents.length} parents`)
-  for (const { from } of node.parents) law(2, must(graph.nodes, from).children.includes(node.id), () => `${from} does not know ${node.id}`)
   if (kind === 'open') {
+    law(2, node.parentsCommitted === committed && node.parentsLost === node.parents.length - committed - open, () => `${node.id} counts ${node.parentsCommitted} parents committed and ${node.parentsLost} lost`)
     const isOpen = must(core.programs, program).stage.kind === 'open'
     law(6, isOpen, () => `${node.id} is open in a program that is not`)
-    law(2, verdictIn(graph, node) !== 'never', () => `${node.id} waits for what can never be`)
+    law(2, committed + open >= neededOf(node.join, node.parents.length), () => `${node.id} waits for what can never be`)
     law(2, node.join === null || !isMet, () => `${node.id} could have fired`)
   }
+  const follows = node.children.map((id) => must(graph.nodes, id)).filter(({ stage }) => stage.kind === 'open')
+  const afterUs = graph.stated ? Math.max(0, ...follows.map((child) => child.afterUs + (child.serviceUs ?? 0))) : 0
+  law(0, kind !== 'open' || node.afterUs === afterUs, () => `${node.id} says that ${node.afterUs} us follow it, and ${afterUs} do`)
   if (call === undefined) return
   const runs = call.stage.kind === 'ready' || call.stage.kind === 'resuming' || call.stage.kind === 'running' || call.stage.kind === 'pausing'
   law(2, !runs || isMet, () => `${call.id} is ${call.stage.kind} before the parents of ${node.id}`)
