@@ -174,6 +174,39 @@ export const MUTANTS: readonly Mutant[] = [
   ...of('core/reservations', [
     [13, 'memory stays reserved for a call that runs', 'core.turns.reservations.delete(engine);', ';'],
   ]),
+  ...of('core/continuation', [
+    [5, 'an image is read by an engine with another key', ' && capabilities.imageKey === imageKey;', ';'],
+    [11, 'room is made for a call and not for its longer image', "way === 'onboarded' ? granulesOf(engine, state?.host?.tokens ?? 0) : 0", '0'],
+    [0, 'a copy is made though feeding again is quicker', '&& copyUs <= againUs ?', '?'],
+    [0, 'a State is fed again though a copy is quicker', 'feedAgain(engine, luggage.byOrigin, call.exactResume).workUs', '-1'],
+  ]),
+  ...of('core/policy/placement/least-seconds', [
+    [0, 'what is waited for in the queue is pressure too', 'growth - granulesFree(engine)) - running }', 'growth - granulesFree(engine)) }'],
+    [0, 'memory that calls before it wait for counts as free', 'ahead.get(engine.id) ?? 0', '0'],
+    [0, 'a full engine has no queue', 'coming >= runningMax ?', 'false ?'],
+    [0, 'KV leaves its device for nothing', "(way === 'kept' ? core.config.placementGainUs : 0)", '0'],
+    [0, 'a transfer costs nothing', 'transferUs: transferUs(core, luggage, engine, way)', 'transferUs: 0'],
+  ]),
+  ...of('core/placement', [
+    [0, 'a State that goes to another engine is fed again though it could be moved', "if (way === 'moved')", 'if (false)'],
+    [0, 'a reserved call goes where nothing is kept for it', 'if (reserved !== null && candidates.includes(reserved))', 'if (false)'],
+  ]),
+  ...of('core/placements', [
+    [0, 'a lost engine is placed on', "engine.stage === 'joined' && couldHold", 'couldHold'],
+    [0, 'engines that cannot run a call take places among those looked at', '        if (engine.stage === \'joined\' && couldHold(core, engine, call))\n', '        if (engine.stage === \'joined\')\n'],
+  ]),
+  ...of('core/batch-return', [
+    [0, 'suspended programs come back one by one', 'if (calls.size < 2)', 'if (true)'],
+  ]),
+  ...of('core/policy/placement/pack', [
+    [11, 'an engine is packed with more than it has room for', 'room.granules < granules || room.places < 1', 'room.places < 1'],
+    [0, 'a packing is not improved', 'moveOne(load) || exchangeTwo(load)', 'false'],
+  ]),
+  ...of('core/boosts', [
+    [13, 'boosted work is not counted', 'account.boostedUs += workOf(grown);', ';'],
+    [13, 'a boost that is over still counts as open', 'account.open -= 1;', ';'],
+    [13, 'who left the line is aged', '    core.turns.aging.delete(call.id);\n', ''],
+  ]),
   ...of('core/tenants', [
     [13, 'a tenant that was away comes back with credit', '    share.virtual = Math.max(share.virtual, tenants.floor);\n', ''],
     [13, 'a tenant is charged nothing', 'share.virtual += weighted(chargeUs, weight);', ''],

@@ -81,8 +81,12 @@ test('a State keeps its call while its engine has a place, and yields to load: i
   at.feed({ kind: 'measured', call: back, promptTokens: 80, matched: { record: first, tokens: 69 }, renderingWon: null })
   assert.equal(whereOf(at, back), null)
   at.end(others.find((call) => whereOf(at, call) === 'e1') as CallId)
-  assert.equal(only(at.log, 'call.placed').findLast(({ call }) => call === back)?.way, 'moved')
+  const transferOf = (way: string): number | undefined =>
+    only(at.log, 'call.placed').findLast((fact) => fact.call === back && fact.way === way)?.candidates.find((one) => one.engine === 'e1')?.transferUs
+  // 8 us a token out, and 8 in.
+  assert.equal(transferOf('moved'), 69 * 16)
   done(at)
+  assert.equal(transferOf('onboarded'), 69 * 8)
   assert.equal(whereOf(at, back), 'e1')
   done(at)
   const scheduled = only(at.log, 'call.scheduled').find(({ call }) => call === back)
