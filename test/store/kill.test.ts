@@ -13,19 +13,21 @@ const ROUNDS = 12
 /** Facts in one append of the writer; see `killed-writer.ts`. */
 const APPEND_FACTS = 3
 
-/** The writer's life: it reports the last fact it was told is durable, until it is killed. */
-async function liveAndDie(data: string, lifeMs: number): Promise<{ durable: number; refused: string }> {
+/** The writer's life: it reports the last fact it was told is durable, until it is killed, so long after it began or had a snapshot. */
+async function liveAndDie(data: string, lifeMs: number, until: 'said' | 'snapshot'): Promise<{ durable: number; refused: string }> {
   const script = fileURLToPath(new URL('./killed-writer.js', import.meta.url))
   const writer = spawn(process.execPath, [script, data], { stdio: ['ignore', 'pipe', 'pipe'] })
   let out = ''
   let refused = ''
   writer.stdout.on('data', (chunk: Buffer) => {
-    if (out === '') setTimeout(() => writer.kill('SIGKILL'), lifeMs)
+    const before = out
     out += chunk.toString()
+    const begins = (text: string): boolean => (until === 'said' ? text !== '' : text.includes('s'))
+    if (!begins(before) && begins(out)) setTimeout(() => writer.kill('SIGKILL'), lifeMs)
   })
   writer.stderr.on('data', (chunk: Buffer) => { refused += chunk.toString() })
   await new Promise((resolve) => writer.once('close', resolve))
-  const told = out.split('\n').slice(0, -1).map(Number)
+  const told = out.split('\n').slice(0, -1).filter((line) => line !== 's').map(Number)
   return { durable: told.at(-1) ?? -1, refused }
 }
 
@@ -36,7 +38,7 @@ test('kill -9 at any moment loses nothing that was durable, half no append, and 
   let seen = 0
   try {
     for (let round = 0; round < ROUNDS; round++) {
-      const { durable, refused } = await liveAndDie(data, 5 + ((round * 37) % 90))
+      const { durable, refused } = await liveAndDie(data, 5 + ((round * 37) % 90), round % 3 === 0 ? 'snapshot' : 'said')
       assert.equal(refused, '')
       assert.ok(durable > before, `round ${round} wrote something`)
       const store = openStore(data, {

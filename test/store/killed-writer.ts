@@ -1,4 +1,7 @@
-/** The process that `kill.test.ts` kills: appends without end and prints each number it was told is durable. */
+/**
+ * The process that `kill.test.ts` kills: appends without end and prints each number it was told is durable, and `s` when
+ * another snapshot of its own is whole.
+ */
 import { writeSync } from 'node:fs'
 import { dirname } from 'node:path'
 import { bodyId, tenantId } from '../../src/core/ids.ts'
@@ -13,7 +16,11 @@ const store = openStore(data, {
 })
 store.log.nextReign()
 let next = ([...store.log.read()].at(-1)?.seq ?? -1) + 1
+const newest = (): number => [...store.log.snapshots()][0]?.seq ?? -1
+let known = newest()
 const append = (): void => {
+  if (newest() > known) writeSync(1, 's\n')
+  known = newest()
   const last = next + 2
   store.bodies.put(bodyId('last'), tenantId('t'), Buffer.from(String(last)))
   store.log.append([logged(next), logged(next + 1), logged(last)], last % 2 === 0, () => writeSync(1, `${last}\n`))
