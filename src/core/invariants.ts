@@ -16,6 +16,7 @@ import { checkLimits } from './invariants/limits.ts'
 import { checkMemory } from './invariants/memory.ts'
 import { checkPrograms } from './invariants/programs.ts'
 import { checkResidence } from './invariants/residence.ts'
+import { checkTurns } from './invariants/turns.ts'
 import type { CoreState } from './state.ts'
 
 /** Throws InvariantError with the number of the first law that is broken. Linear in what is kept. */
@@ -29,6 +30,7 @@ export function checkInvariants(core: Readonly<CoreState>, seen: Seen): void {
   checkEffects(core)
   checkIndexes(core)
   checkIdentity(core)
+  checkTurns(core)
   law(15, core.reign >= seen.reign, () => `the reign went from ${seen.reign} to ${core.reign}`)
   seen.reign = core.reign
 }

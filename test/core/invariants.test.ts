@@ -56,6 +56,14 @@ const DAMAGES: readonly [number, string, (core: CoreState) => void][] = [
     thread.waiting.push(thread.active as CallId)
     thread.active = thread.waiting.shift() as CallId
   }],
+  [13, 'memory is kept for a call that runs', (core) => { core.turns.reservations.set(E0, { call: call(core, 'running').id, granules: 2 }) }],
+  [13, 'memory is kept on an engine that is lost', (core) => {
+    core.turns.reservations.set(engineId('e9'), { call: call(core, 'ready').id, granules: 2 })
+    core.engines.set(engineId('e9'), { ...pick(core.engines.values(), () => true), id: engineId('e9'), stage: 'lost', running: new Set(), pausing: new Set(), idle: new Set(), moves: new Set(), ownedGranules: 0, reservedGranules: 0, sequencesUsed: 0, resuming: 0, orders: [] })
+  }],
+  [13, 'a call ages that does not wait', (core) => { core.turns.aging.set(call(core, 'running').id, 0) }],
+  [13, 'a boost is kept of a call that is over', (core) => { core.turns.boosts.set(call(core, 'committed').id, { kind: 'withheld', why: 'x' }) }],
+  [13, 'boosts are miscounted', (core) => { core.turns.accounts.set(tenantId('t'), { boostedUs: 0, open: 1 }) }],
   [3, 'a call of an epoch that is over runs', (core) => { for (const one of core.programs.values()) one.epoch += 1 }],
   [3, 'a program goes back an epoch', (core) => { for (const one of core.programs.values()) one.epoch = 0 }],
   [5, 'a State is suspended on device and its bytes are on host', (core) => { hosted(core).residence = { kind: 'suspended', tier: 'device' } }],
