@@ -19,6 +19,13 @@ import type { OrderPolicy } from './order.ts'
 
 const FAR_MORE = 4
 
+/**
+ * Where all stand while nobody knows anything: as if they needed a minute. A waiting call keeps its level, so that of
+ * who came in that time must not be better than what is known soon after of those that have begun, or all that wait would
+ * go before them.
+ */
+const UNKNOWN_LEVEL = 16
+
 export const gittins: OrderPolicy = {
   name: 'gittins',
   key(core, call) {
@@ -58,6 +65,6 @@ const farMore = (attainedMs: number, usualMs: number): number => levelOfSize(2 *
 function startLevel(core: Readonly<CoreState>, attainedMs: number): number {
   const { service } = core.learned.work
   const usualMs = Math.max(1, meanOf(service))
-  const base = endedOf(service) < PROGRAMS_ENOUGH ? 0 : levelOfSize(usualMs)
+  const base = endedOf(service) < PROGRAMS_ENOUGH ? UNKNOWN_LEVEL : levelOfSize(usualMs)
   return base + farMore(attainedMs, usualMs)
 }
