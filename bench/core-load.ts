@@ -23,7 +23,7 @@ const AT_TOOLS = 500
 const PROMPT_TOKENS_MAX = 4_000
 const RUNNING_MAX = 32
 /** Of all engines. */
-const RUNNING_MIN = 400
+const RUNNING_MIN = 300
 
 /** Shares of inputs, of a thousand; what cannot come (nothing has ended, no timer is due) leaves its share to progress. */
 export const SHARES = { submit: 150, measured: 150, finished: 150, moves: 200, hangUp: 10, due: 90 } as const
@@ -116,7 +116,7 @@ export class CoreLoad {
       return call === undefined ? null : this.#measured(call)
     }
     if (roll < (upTo += SHARES.finished)) return this.#finished()
-    if (roll < (upTo += SHARES.moves)) return this.#moved()
+    if (roll < (upTo += SHARES.moves)) return this.#paused() ?? this.#moved()
     if (roll < (upTo += SHARES.hangUp)) return this.#hangUp()
     if (roll < upTo + SHARES.due) return this.#due()
     return null
@@ -198,7 +198,6 @@ export class CoreLoad {
     running.outputTokens += 8
     const from = { engine: running.engine, reign: 1, call: running.call, attempt: running.attempt, epoch: 1 }
     const report = this.#report(running)
-    if (running.pausing) return { kind: 'paused', ...from, report }
     const tool = this.#draws.unit() < 0.7
     return {
       kind: 'finished', ...from, report, finish: tool ? 'tool_calls' : 'stop', parts: { waitUs: 0, recomputeUs: 0, prefillUs: 10, decodeUs: 10 },
@@ -207,6 +206,14 @@ export class CoreLoad {
       ].filter(({ tokens }) => tokens > 0),
       toolCalls: tool ? [{ id: `tool-${running.call}`, name: `tool-${this.#draws.below(5)}` }] : [], toolEffect: 'read', resume: 'none',
     }
+  }
+
+  /** A call that was told to pause does so with the next report of its engine. */
+  #paused(): Input | null {
+    const index = this.#running.findIndex(({ pausing }) => pausing)
+    const [running] = index < 0 ? [] : this.#running.splice(index, 1)
+    if (running === undefined) return null
+    return { kind: 'paused', engine: running.engine, reign: 1, call: running.call, attempt: running.attempt, epoch: 1, report: this.#report(running) }
   }
 
   #moved(): Input | null {

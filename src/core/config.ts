@@ -129,7 +129,7 @@ export const CORE_DEFAULTS: CoreConfig = {
   tenantWeights: {},
   deviceSecondMicro: 1_000_000,
   preemptGapUs: seconds(10),
-  victimsMax: 32,
+  victimsMax: 16,
   memoryWaitersMax: 8,
   dispatchWindow: 32,
   placementEnginesMax: 16,

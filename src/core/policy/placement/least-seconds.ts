@@ -64,7 +64,7 @@ function termsOf(core: Readonly<CoreState>, call: Readonly<Call>, luggage: Lugga
   const { state } = luggage
   const held = state?.device?.engine === engine.id ? state.device.granules : 0
   const needed = Math.max(0, granulesBy(core, call, state, engine, way) - held)
-  const short = shortOf(core, engine, needed, ahead.get(engine.id) ?? 0)
+  const short = shortOf(core, engine, needed, held > 0, ahead.get(engine.id) ?? 0)
   return {
     queueUs: departures(engine, held > 0, short) * departureUs(core, engine),
     prefillUs: prefillUs(call, luggage, engine, way),
@@ -83,7 +83,7 @@ interface Short {
   readonly other: Granules
 }
 
-function shortOf(core: Readonly<CoreState>, engine: Engine, needed: Granules, aheadGranules: Granules): Short {
+function shortOf(core: Readonly<CoreState>, engine: Engine, needed: Granules, hasSequence: boolean, aheadGranules: Granules): Short {
   const { memory } = engine.capabilities
   if (memory === null) return { running: 0, other: 0 }
   const growth = engine.running.size * Math.floor(core.config.grantTokens / memory.granule)
@@ -92,7 +92,9 @@ function shortOf(core: Readonly<CoreState>, engine: Engine, needed: Granules, ah
   const idle = engine.sequencesUsed === 0 ? 0
     : Math.floor((engine.ownedGranules * (engine.sequencesUsed - Math.min(engine.running.size, engine.sequencesUsed))) / engine.sequencesUsed)
   const running = Math.max(0, lacking - idle)
-  return { running, other: Math.max(0, needed + aheadGranules + growth - granulesFree(engine)) - running }
+  // Without a sequence, somebody idle must leave whatever is free.
+  const forSequence = !hasSequence && engine.sequencesUsed >= memory.sequences ? Math.floor(engine.ownedGranules / Math.max(1, engine.sequencesUsed)) : 0
+  return { running, other: Math.max(forSequence, needed + aheadGranules + growth - granulesFree(engine) - running, 0) }
 }
 
 function departures(engine: Engine, hasSequence: boolean, short: Short): number {
