@@ -1,13 +1,16 @@
 /**
  * `npm run sim -- --seed N --steps M`: one run of the simulator. Prints all that decides it first and a digest last.
  */
-import { openSync, writeSync } from 'node:fs'
+import { openSync, readFileSync, writeFileSync, writeSync } from 'node:fs'
 import { parseArgs } from 'node:util'
 import { ORDER_NAMES, RESIDENCY_NAMES } from '../src/core/config.ts'
 import { allFaults, FAULT_NAMES, faultsNamed, type FaultPlan } from '../src/sim/faults.ts'
 import { settingsOf, type EngineKind, type Settings } from '../src/sim/settings.ts'
+import { scriptOf, settingsOfScript, shrink } from '../src/sim/shrink.ts'
 import { World, type Outcome } from '../src/sim/world.ts'
 
+/** At it, what was reached is written. */
+const SHRINK_RUNS_MAX = 600
 const USAGE = `npm run sim -- [options]
 
   --seed N          1 by default; the same seed gives the same run, to the digest
@@ -36,7 +39,7 @@ async function main(): Promise<number> {
     say(USAGE)
     return 0
   }
-  const settings = settingsOf({
+  const settings = values.script !== undefined ? settingsOfScript(readFileSync(values.script, 'utf8')) : settingsOf({
     seed: whole('--seed', values.seed), steps: whole('--steps', values.steps), faults: faultPlan(values.faults),
     ...(values.order === undefined ? {} : { order: oneOf('--order', values.order, ORDER_NAMES) }),
     ...(values.residency === undefined ? {} : { residency: oneOf('--residency', values.residency, RESIDENCY_NAMES) }),
@@ -44,8 +47,13 @@ async function main(): Promise<number> {
   })
   say(JSON.stringify(settings, null, 2))
   const log = values.log === undefined ? null : openSync(values.log, 'w')
-  const outcome = await new World(settings, log === null ? null : (line) => void writeSync(log, `${line}\n`)).run((steps) => note(`${steps} steps`))
+  const outcome = await new World(settings, { tell: log === null ? null : (line) => void writeSync(log, `${line}\n`) }).run((steps) => note(`${steps} steps`))
   report(outcome)
+  if (outcome.failure !== null && values.shrink !== undefined) {
+    const shrunk = await shrink(settings, outcome, (smaller) => new World(smaller).run(), SHRINK_RUNS_MAX, note)
+    writeFileSync(values.shrink, scriptOf(shrunk))
+    say(`${values.shrink}: ${shrunk.settings.steps} steps, ${shrunk.settings.faults.only?.length ?? 0} faults, ${shrunk.settings.agents?.length ?? 0} agents, after ${shrunk.plays} runs`)
+  }
   if (values.json) say(JSON.stringify({ ...outcome, faults: outcome.faults.length }))
   say(`digest ${outcome.digest}`)
   return outcome.failure === null ? 0 : 1

@@ -34,6 +34,7 @@ interface EngineWorld {
   readonly texts: Texts
   readonly images: Images
   readonly oracle: Oracle
+  planted(command: EngineCommand): EngineCommand
   /** A command arrived that is obeyed. */
   told(engine: EngineId, command: EngineCommand): void
   /** A command that made no sense: a bug of whoever gave it. */
@@ -100,7 +101,7 @@ export class Engine {
 
   command(link: Link, command: EngineCommand): void {
     this.#hear(() => {
-      if (link === this.#link) this.#obey(command)
+      if (link === this.#link) this.#obey(this.#world.planted(command))
       else this.refusals += 1
     })
   }

@@ -48,6 +48,13 @@ export interface Outcome {
   readonly digest: string
 }
 
+interface Watching {
+  /** Hears of every fact, command and fault as it comes, for a person to read. */
+  readonly tell?: ((line: string) => void) | null
+  /** A bug put in on purpose: what becomes of a command on its way to an engine. */
+  readonly planted?: (command: EngineCommand) => EngineCommand
+}
+
 /** How often the large faults have their chance. */
 const TICK_US = SECOND_US
 
@@ -71,8 +78,7 @@ export class World {
   #live = 0
   #healed = false
 
-  /** `tell`: hears of every fact, command and fault as it comes, for a person to read. */
-  constructor(settings: Settings, tell: ((line: string) => void) | null = null) {
+  constructor(settings: Settings, { tell = null, planted = (command) => command }: Watching = {}) {
     const { seed } = settings
     this.#tell = tell
     this.#settings = settings
@@ -81,6 +87,7 @@ export class World {
     const { events, faults, images } = this
     const engineWorld = {
       events, faults, images, texts: this.#texts, oracle: this.#oracle,
+      planted,
       told: (engine: string, command: EngineCommand) => tell?.(`${events.nowUs} ${engine} <- ${brief(command)}`),
       breach: (engine: string, why: string) => this.#fail(0, `${engine} was told what makes no sense: ${why}`),
     }
@@ -100,7 +107,8 @@ export class World {
     this.#arriveSoon()
     this.#tickSoon()
     let told = 0
-    while (this.failure === null && this.steps < this.#settings.steps && this.events.step()) {
+    const byUs = this.events.nowUs + (this.#settings.steps + QUIET_STEPS) * STEP_US_MAX
+    while (this.failure === null && this.steps < this.#settings.steps && this.events.nowUs < byUs && this.events.step()) {
       await settled()
       if (this.steps >= told + PROGRESS_STEPS) progress(told = this.steps)
     }
@@ -243,6 +251,9 @@ export class World {
 const brief = (command: EngineCommand): string => JSON.stringify(command, (key, value: unknown) => (key === 'body' || key === 'prepared' || key === 'forced' ? undefined : value))
 
 const PROGRESS_STEPS = 1_000
+/** A world in which little happens is healed all the same, after so much time a step and for so many steps more. */
+const STEP_US_MAX = 500_000
+const QUIET_STEPS = 50
 
 /** Promises that were kept have said so. */
 const settled = (): Promise<void> => new Promise((resolve) => { setImmediate(resolve) })
