@@ -16,8 +16,9 @@ import { log } from './log.ts'
 import { orders } from './orders.ts'
 import { recovery } from './recovery.ts'
 import { resume } from './resume.ts'
+import { sim } from './sim.ts'
 
-const BENCHES: readonly Bench[] = [resume, demoMix, core, orders, log, recovery]
+const BENCHES: readonly Bench[] = [resume, demoMix, core, orders, log, recovery, sim]
 const USAGE = 'npm run bench -- NAME [--quick] [--json FILE] [--model MODEL], or npm run bench -- list'
 
 async function main(): Promise<number> {

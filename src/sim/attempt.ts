@@ -75,6 +75,12 @@ export class Attempt {
     return this.outputs.length >= this.#limit && this.kv.tokens >= this.#promptTokens + this.#limit - 1
   }
 
+  /** Tokens that it says one after another now, each fed as it is said. */
+  get saysAlone(): Tokens {
+    if (this.kv.tokens - this.#promptTokens < this.start.forced.length - 1) return 1
+    return Math.max(1, Math.min(this.#limit - this.outputs.length, this.roomTokens - this.kv.tokens))
+  }
+
   /** What it would feed now; null where it has no room, or nothing to feed. */
   next(): Need | null {
     const fed = this.kv.tokens

@@ -23,6 +23,8 @@ interface ControlWorld extends StoreWorld {
   readonly storeFailure: 'pass' | 'refuse'
   readonly snapshotEveryFacts: number
   readonly checkEveryTurns: number
+  /** No life will begin from the log of another. */
+  readonly forgets: boolean
   /** Facts were decided, in this order. */
   noted(facts: readonly Logged[], life: Life): void
   /** The connections of whoever spoke to this life are gone. */
@@ -115,7 +117,7 @@ const RESTART_US = { low: 200_000, high: 4_000_000 }
 
 export class ControlPlane {
   readonly #world: ControlWorld
-  readonly #disk = new Disk()
+  readonly #disk: Disk
   readonly #chance: Chance
   #lives = 0
   #current: Life | null = null
@@ -123,6 +125,7 @@ export class ControlPlane {
 
   constructor(world: ControlWorld) {
     this.#world = world
+    this.#disk = new Disk(world.forgets)
     this.#chance = new Chance(world.seed, 'control plane')
   }
 

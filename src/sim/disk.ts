@@ -23,6 +23,13 @@ type Op =
   | { readonly kind: 'image'; readonly id: MoveId; readonly image: { readonly bytes: Bytes; readonly digest: string } | null }
 
 export class Disk {
+  /** Nobody will ever read them back: they are let go. */
+  readonly #forgets: boolean
+
+  constructor(forgets: boolean) {
+    this.#forgets = forgets
+  }
+
   /** Lines of JSON: what replay sees passed through text. */
   facts: { readonly seq: number; readonly line: string }[] = []
   /** Newest first, as text. */
@@ -33,6 +40,7 @@ export class Disk {
 
   write(ops: readonly Op[]): void {
     for (const op of ops) {
+      if (op.kind === 'facts' && this.#forgets) continue
       if (op.kind === 'facts') for (const logged of op.facts) this.facts.push({ seq: logged.seq, line: JSON.stringify(logged) })
       else if (op.kind === 'body') put(this.bodies, op.id, op.bytes)
       else put(this.images, op.id, op.image)

@@ -1,10 +1,10 @@
 /**
  * Owns an engine as a machine apart: it obeys one link at a time (a reign and a number; older ones are refused), runs its
- * batches, keeps KV, copies images, reports at most every PROGRESS_US, and dies, hangs or slows down when told. How it is
+ * batches, keeps KV, copies images, reports now and then, and dies, hangs or slows down when told. How it is
  * spoken to is the wire's and the port's; what a batch is, is its shape's.
  */
 import type { EngineId, MoveId } from '../core/ids.ts'
-import { SECOND_US, type Us } from '../core/units.ts'
+import type { Us } from '../core/units.ts'
 import type { EngineCommand, EngineSink, Measurement, MeasureRequest, StartCommand } from '../driver/ports.ts'
 import { Attempt, type Prompt } from './attempt.ts'
 import { Device } from './device.ts'
@@ -12,11 +12,9 @@ import type { Events } from './events.ts'
 import type { Faults } from './faults.ts'
 import { readImage, writeImage, type Images } from './images.ts'
 import { measured, type Oracle } from './measure.ts'
-import { batchNs, batchOf, type Member, type Shape } from './shape.ts'
+import { batchNs, batchOf, stepsOf, type Member, type Shape } from './shape.ts'
 import type { Texts } from './content.ts'
 import { Transfers } from './transfers.ts'
-
-const PROGRESS_US: Us = SECOND_US / 10
 
 /** Who an engine obeys, and how it answers. */
 export interface Link {
@@ -257,25 +255,28 @@ export class Engine {
     const members = batchOf(this.shape, [...this.#attempts.values()], this.#lastWasPrefill)
     if (members.length === 0) return
     const slowness = this.#world.events.nowUs < this.#slowUntilUs ? this.#slowness : 1
-    const us = Math.ceil((batchNs(this.shape, members) * slowness) / 1_000)
+    const steps = stepsOf(this.shape, members, this.#attempts.size)
+    const us = Math.ceil((batchNs(this.shape, members) * steps * slowness) / 1_000)
     const life = this.#life
     this.#batching = true
     this.#world.events.after(us, () => {
       if (life !== this.#life) return
       this.#batching = false
-      this.#batchDone(members, us)
+      this.#world.events.alone = true
+      this.#batchDone(members, steps, us)
       this.#kick()
     })
   }
 
-  #batchDone(members: readonly Member[], us: Us): void {
+  #batchDone(members: readonly Member[], steps: number, us: Us): void {
     this.#lastWasPrefill = members[0]?.need.kind === 'prefill'
     this.busyUs += us
     charge(members, us)
     for (const { attempt, need, tokens } of members) {
       if (this.#attempts.get(attempt.start.call) !== attempt) continue
-      this.tokensFed += tokens
+      this.tokensFed += tokens * steps
       const said = attempt.feed(need, tokens)
+      for (let step = 1; step < steps; step += 1) said.push(...attempt.feed(need, tokens))
       if (said.length > 0) this.#said.set(attempt, [...this.#said.get(attempt) ?? [], ...said])
       if (attempt.done) this.#finish(attempt)
     }
@@ -286,7 +287,7 @@ export class Engine {
   #reportSoon(): void {
     if (this.#reporting) return
     this.#reporting = true
-    this.#world.events.after(PROGRESS_US, () => {
+    this.#world.events.after(this.shape.reportUs, () => {
       this.#reporting = false
       if (this.#attempts.size === 0) return
       if (!this.#isHung()) this.#progress()

@@ -15,6 +15,8 @@ export class Events {
   nowUs: Us = 1_000_000
   /** Events that happened. */
   count = 0
+  /** What just happened waits for no promise, so the next may follow at once. */
+  alone = false
   readonly #heap: Event[] = []
   #seq = 0
 
@@ -46,7 +48,15 @@ export class Events {
     if (event?.run == null) return false
     this.nowUs = event.atUs
     this.count += 1
+    this.alone = false
     event.run()
+    return true
+  }
+
+  /** As `step`, and everybody who waited for it has gone on. */
+  async happen(): Promise<boolean> {
+    if (!this.step()) return false
+    if (!this.alone) await new Promise<void>((resolve) => { setImmediate(resolve) })
     return true
   }
 

@@ -7,7 +7,7 @@
  *           follow one another cost a gap. The granule is a lane.
  */
 import type { Capabilities, EngineSpeeds } from '../core/state.ts'
-import type { Tokens } from '../core/units.ts'
+import type { Tokens, Us } from '../core/units.ts'
 import type { Attempt, Need } from './attempt.ts'
 
 export interface Shape {
@@ -22,6 +22,10 @@ export interface Shape {
   readonly kvThousandNs: number
   readonly gapNs: number
   readonly copyBytesPerUs: number
+  /** Batches that are run without looking up where all who run just generate; orders are obeyed after them. */
+  readonly stepsAtOnce: number
+  /** Between two reports of progress. */
+  readonly reportUs: Us
 }
 
 export interface Member { readonly attempt: Attempt; readonly need: Need; readonly tokens: Tokens; readonly costNs: number }
@@ -36,7 +40,7 @@ interface Size { readonly contextTokens: Tokens; readonly states: number; readon
 
 export function lanes({ contextTokens, states, runningMax }: Size): Shape {
   return {
-    kind: 'lanes', chunkTokens: 256, stepNs: 12_000_000, newNs: 2_000_000, kvThousandNs: 400_000, gapNs: 3_000_000, copyBytesPerUs: 20,
+    kind: 'lanes', chunkTokens: 256, stepNs: 12_000_000, newNs: 2_000_000, kvThousandNs: 400_000, gapNs: 3_000_000, copyBytesPerUs: 20, reportUs: 100_000, stepsAtOnce: 1,
     capabilities: {
       ...COMMON, contextTokens, runningMax, imageKey: 'lanes-1',
       memory: { cells: contextTokens * states, granule: contextTokens, sequences: states },
@@ -48,7 +52,7 @@ export function lanes({ contextTokens, states, runningMax }: Size): Shape {
 /** `states` of full length fit; shorter ones more. */
 export function paged({ contextTokens, states, runningMax }: Size): Shape {
   return {
-    kind: 'paged', chunkTokens: 512, stepNs: 8_000_000, newNs: 60_000, kvThousandNs: 30_000, gapNs: 0, copyBytesPerUs: 200,
+    kind: 'paged', chunkTokens: 512, stepNs: 8_000_000, newNs: 60_000, kvThousandNs: 30_000, gapNs: 0, copyBytesPerUs: 200, reportUs: 100_000, stepsAtOnce: 1,
     capabilities: {
       ...COMMON, contextTokens, runningMax, imageKey: 'paged-1',
       memory: { cells: contextTokens * states, granule: 16, sequences: 256 },
@@ -87,6 +91,12 @@ function mixed(shape: Shape, decodes: readonly { attempt: Attempt; need: Need }[
 
 const member = (shape: Shape, { attempt, need }: { attempt: Attempt; need: Need }, tokens: Tokens): Member =>
   ({ attempt, need, tokens, costNs: tokens * shape.newNs + Math.floor((attempt.kv.tokens * shape.kvThousandNs) / 1_000) })
+
+/** How often this batch can be run again, before somebody in it is done or needs another. */
+export function stepsOf({ stepsAtOnce }: Shape, members: readonly Member[], running: number): number {
+  if (stepsAtOnce === 1 || members.length < running) return 1
+  return members.reduce((least, { attempt, need }) => Math.min(least, need.kind === 'decode' ? attempt.saysAlone : 1), stepsAtOnce)
+}
 
 export function batchNs(shape: Shape, members: readonly Member[]): number {
   const rows = members.reduce((sum, { costNs }) => sum + costNs, 0)

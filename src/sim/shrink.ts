@@ -7,9 +7,9 @@ import type { Occurrence } from './faults.ts'
 import type { Settings } from './settings.ts'
 import type { Outcome } from './world.ts'
 
-export type Play = (settings: Settings) => Promise<Outcome>
+type Play = (settings: Settings) => Promise<Outcome>
 
-export interface Shrunk {
+interface Shrunk {
   readonly settings: Settings
   readonly outcome: Outcome
   readonly plays: number

@@ -94,7 +94,7 @@ export class World {
     this.engines = settings.engines.map((kind, at) => new Engine(engineId(`e${at}`), shapeOf(kind), engineWorld))
     this.control = new ControlPlane({
       events, faults, images, seed, config: coreConfigOf(settings), engines: this.engines, storeFailure: settings.storeFailure,
-      snapshotEveryFacts: settings.snapshotEveryFacts, checkEveryTurns: settings.checkEveryTurns,
+      snapshotEveryFacts: settings.snapshotEveryFacts, checkEveryTurns: settings.checkEveryTurns, forgets: false,
       noted: (logged, life) => this.#noted(logged, life),
       ended: (life) => { for (const agent of this.agents) agent.disconnected(life) },
       failed: (error) => this.#fail(error instanceof InvariantError ? error.number : 0, error.stack ?? error.message),
@@ -108,8 +108,7 @@ export class World {
     this.#tickSoon()
     let told = 0
     const byUs = this.events.nowUs + (this.#settings.steps + QUIET_STEPS) * STEP_US_MAX
-    while (this.failure === null && this.steps < this.#settings.steps && this.events.nowUs < byUs && this.events.step()) {
-      await settled()
+    while (this.failure === null && this.steps < this.#settings.steps && this.events.nowUs < byUs && await this.events.happen()) {
       if (this.steps >= told + PROGRESS_STEPS) progress(told = this.steps)
     }
     if (this.failure === null) await this.#heal()
@@ -125,8 +124,7 @@ export class World {
     while (this.failure === null) {
       const nextUs = this.events.nextUs()
       if (nextUs === null || nextUs > byUs || this.#isQuiet()) break
-      this.events.step()
-      await settled()
+      await this.events.happen()
     }
     if (this.failure !== null) return
     const left = leftovers(this)
@@ -254,6 +252,3 @@ const PROGRESS_STEPS = 1_000
 /** A world in which little happens is healed all the same, after so much time a step and for so many steps more. */
 const STEP_US_MAX = 500_000
 const QUIET_STEPS = 50
-
-/** Promises that were kept have said so. */
-const settled = (): Promise<void> => new Promise((resolve) => { setImmediate(resolve) })
