@@ -30,11 +30,12 @@ interface Run { readonly facts: readonly Logged[]; readonly marks: { atUs: numbe
 async function run(settings: Settings): Promise<Run> {
   const facts: Logged[] = []
   const marks: { atUs: number; text: string }[] = []
-  const outcome = await new World(settings, (line) => {
+  const tell = (line: string): void => {
     const [atUs, what, ...rest] = line.split(' ')
     if (what === 'life') facts.push(JSON.parse(line.slice(line.indexOf('{'))) as Logged)
     if (what === 'fault') marks.push({ atUs: Number(atUs), text: rest.join(' ') })
-  }).run()
+  }
+  const outcome = await new World(settings, { tell }).run()
   if (outcome.failure !== null) throw new Error(`the run failed: ${outcome.failure.what}`)
   return { facts, marks }
 }
