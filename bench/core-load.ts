@@ -61,10 +61,11 @@ export class CoreLoad {
   constructor(order: OrderName, waiting: number, seed = 1) {
     this.#draws = new Draw(seed)
     this.core = emptyCore({
-      ...CORE_DEFAULTS, order, callsOpenMax: 2 * waiting + 10_000, programsMax: 2 * waiting, hostBytesMax: 2 ** 38,
+      ...CORE_DEFAULTS, order, callsOpenMax: 2 * waiting + 10_000, programsMax: 2 * waiting + 10_000, hostBytesMax: 2 ** 38,
       tenantWeights: Object.fromEntries(Array.from({ length: TENANTS }, (_, index) => [`tenant-${index}`, 1 + (index % 4)])),
     })
-    const programs = Math.ceil(waiting / CALLS_PER_PROGRAM)
+    // Beside those in line some run, and some are at their tools.
+    const programs = Math.ceil((waiting + ENGINES * RUNNING_MAX + AT_TOOLS) / CALLS_PER_PROGRAM)
     for (let program = 0; program < programs; program += 1) {
       for (let thread = 0; thread < CALLS_PER_PROGRAM; thread += 1) this.#between.push({ program, thread, contextTokens: 0, last: null, result: null })
     }

@@ -21,7 +21,7 @@ import type { Victim } from './policy/residency/residency.ts'
 import { giveUpWorst, preemptFor } from './preempt.ts'
 import { reservedFor, reservedOn } from './reservations.ts'
 import { residencyOf } from './residencies.ts'
-import { candidates, compareCalls } from './queue.ts'
+import { candidates, compareCalls, compareTurns } from './queue.ts'
 import type { Call, Engine, StandingOrder, State } from './state.ts'
 import type { Granules, Us } from './units.ts'
 
@@ -195,7 +195,7 @@ function takeIdle(d: Deciding, call: Call, engine: Engine, short: () => number, 
     // Gone from here since it was ranked.
     if (!engine.idle.has(state.id)) continue
     const waiting = callWaitingOn(d.core, state)
-    if (waiting !== null && (waiting.id === call.id || compareCalls(waiting, call) < 0)) continue
+    if (waiting !== null && (waiting.id === call.id || compareTurns(d.core, waiting, call) < 0)) continue
     if (choice === 'offload') giveWay(d, state, engine, 'memory is wanted', mayLose)
     else if (mayLose(state, regret)) discardDevice(d, state, 'memory is wanted, and feeding it again is cheaper than a copy')
   }

@@ -16,6 +16,11 @@ export function compareCalls(a: Readonly<Call>, b: Readonly<Call>): number {
   return bandRank(a.band) - bandRank(b.band) || byKey(a, b)
 }
 
+/** Negative: `a` is served before `b`, as shares stand now. */
+export function compareTurns(core: Readonly<CoreState>, a: Readonly<Call>, b: Readonly<Call>): number {
+  return aheadOf(core, a, b) || compareCalls(a, b)
+}
+
 /** The ready calls of a model, the next to be served first, lazily: valid until something is applied. */
 export function* candidates(queue: ReadyQueue): Generator<CallId, void> {
   for (const { tenants } of bandsInOrder(queue)) {
