@@ -149,6 +149,20 @@ export const MUTANTS: readonly Mutant[] = [
     [5, 'an image that does not verify is used', 'if (state.host !== null && !verified.has(state.host.image))', 'if (false)'],
     [0, 'the host tier is not drained to a smaller size', 'if (hostFreeBytes(d.core) >= 0)', 'if (true)'],
   ]),
+  ...of('core/inventory', [
+    [5, 'KV that is there already is adopted again', "if (state.residence.kind !== 'gone')", 'if (false)'],
+    [3, 'KV of an epoch that is over is adopted', 'if (epoch !== null && epoch !== held.epoch)', 'if (false)'],
+    [4, 'KV of other tokens is adopted', 'if (held.tokens === 0 || digestAt(core, state, held.tokens) !== held.digest)', 'if (held.tokens === 0)'],
+    [11, 'KV is adopted for which there is no room', 'if (granulesOf(engine, held.tokens) > granulesFree(engine))', 'if (false)'],
+  ]),
+  ...of('core/kv-read', [
+    [13, 'KV is kept for a call whose client is gone', "call.stage.kind !== 'detached' && ", ''],
+    [11, 'granules are rounded down', 'Math.ceil(tokens / engine.capabilities.memory.granule)', 'Math.floor(tokens / engine.capabilities.memory.granule)'],
+  ]),
+  ...of('core/touch', [
+    [13, 'who waited for KV that was kept for a call that failed is not looked at', '    if (state !== null)\n        atRest(core, state, touched);', ''],
+    [13, 'room on host that comes free is not noticed', "if (queue.size > 0)\n            touched.models.add(model);", ';'],
+  ]),
   ...of('core/dispatch', [
     [11, 'what is kept for a better call is given to a worse one', 'return granulesFree(engine) - better >= needed;', 'return granulesFree(engine) >= needed;'],
     [11, 'sequences are not counted', 'if (!hasSequence && engine.sequencesUsed >= memory.sequences)', 'if (false)'],

@@ -4,7 +4,7 @@
  */
 const FILES = [
   'core/step', 'core/laws', 'core/malformed', 'core/invariants', 'core/graph', 'core/lineage', 'core/heap', 'core/order', 'core/toy', 'core/cost',
-  'core/snapshot', 'core/shares', 'core/placement', 'core/pack', 'core/model', 'core/preempt', 'core/reserve', 'core/slack', 'core/aging', 'core/wait', 'core/work', 'core/gittins',
+  'core/snapshot', 'core/shares', 'core/placement', 'core/pack', 'core/model', 'core/preempt', 'core/reserve', 'core/slack', 'core/wait', 'core/work', 'core/gittins', 'core/aging', 'core/cancel', 'core/effects', 'core/fences', 'core/readoption',
   'core/fences', 'core/effects', 'core/cancel', 'driver/barrier', 'driver/black-box', 'driver/recover', 'driver/driver',
   'core/touch', 'core/fuzz', 'core/exhaustive', 'core/replay', 'core/readoption', 'core/world',
 ]

@@ -105,12 +105,12 @@ export function sequencesLeaving(core: Readonly<CoreState>, engine: Readonly<Eng
   return count
 }
 
-/** The call of the thread that owns this State, where one is open and nothing but us keeps it from running. */
+/** The call of the thread that owns this State, where one is open, has a client, and nothing but us keeps it from running. */
 export function callWaitingOn(core: Readonly<CoreState>, state: Readonly<State>): Call | null {
   if (state.owner.kind !== 'thread') return null
   const active = core.threads.get(state.owner.thread)?.active ?? null
   const call = active === null ? null : must(core.calls, active)
-  return call === null || areParentsCommitted(core, call) ? call : null
+  return call !== null && call.stage.kind !== 'detached' && areParentsCommitted(core, call) ? call : null
 }
 
 /** States idle on a device: nobody runs on them, nobody copies them; of the longest idle, `victimsMax`. */

@@ -24,8 +24,7 @@ export function decideIdle(d: Deciding, id: StateId): void {
   const engine = must(d.core.engines, state.device.engine)
   if (engine.capabilities.memory === null) return
   // Its call is there and only waits for its turn: whoever wants the memory meanwhile says so.
-  const waiting = callWaitingOn(d.core, state)
-  if (waiting !== null && waiting.stage.kind !== 'detached') return
+  if (callWaitingOn(d.core, state) !== null) return
   const interrupt = interruptOf(d, state)
   const wanted = granulesWanted(d.core, engine)
   const decision = proposedResidencyOf(d.core).decide(d.core, state, interrupt, wanted, d.nowUs)

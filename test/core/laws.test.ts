@@ -277,6 +277,14 @@ test('a tool call id that an engine gives twice belongs to the later call, also 
   assert.equal(at.core.toolCalls.size, 0)
 })
 
+test('an interrupt carries the worst effect of its tools', () => {
+  const at = new Quiet(1, { config: { toolEffects: { look: 'read', pay: 'irreversible', note: 'idempotent' } } })
+  const call = at.named('p')
+  at.measure(call)
+  at.end(call, { finish: 'tool_calls', toolCalls: ['look', 'pay', 'note'].map((name) => ({ id: `of-${name}`, name })) })
+  assert.equal(only(at.log, 'interrupt.started')[0]?.effect, 'irreversible')
+})
+
 // ---------------------------------------------------------------- memory, order and time
 
 const BLOCKS_16 = { ...LANES, runningMax: 4, memory: { cells: 256, granule: 16, sequences: 4 } }
@@ -318,4 +326,49 @@ test('a timer that was set anew is not due at its old time', () => {
   const timer = `expire:${call}.wait`
   assert.deepEqual(at.feed({ kind: 'due', timer }), [])
   assert.equal(at.core.timers.has(timer), true)
+})
+
+test('of many engines a few are looked at, but never so few that a call finds none that could hold it', () => {
+  const small = { ...LANES, memory: { cells: 128, granule: 16, sequences: 4 } }
+  for (let place = 0; place < 6; place += 1) {
+    const engines = Array.from({ length: 6 }, (_, index) => (index === place ? LANES : small))
+    const at = new Quiet(1, { config: { placementEnginesMax: 2 }, engines })
+    const call = at.named('p')
+    at.measure(call, 800)
+    assert.equal(at.core.calls.get(call)?.stage.kind, 'running', `the large one is e${place}`)
+  }
+})
+
+test('KV of a call whose client is gone is kept from nobody', () => {
+  const engine = { ...ONE_LANE, inventory: true }
+  const at = new Quiet(1, { config: { residency: 'always-preserve' }, engines: [engine] })
+  const first = at.waiting('old')
+  const next = at.named('old', [`tool-of-${first}`])
+  const young = at.named('young')
+  const [state] = at.core.states.keys()
+  at.feed({ kind: 'restart', reign: 2, wallOffsetUs: 0, images: [] })
+  assert.equal(at.core.calls.get(next)?.stage.kind, 'detached')
+  at.feed({
+    kind: 'engineJoined', engine: E0, reign: 2, capabilities: engine, speeds: SPEEDS, inventory: [{ state: state as never, epoch: 1, tokens: 69, digest: 'b' }],
+  })
+  assert.equal(at.core.states.get(state as never)?.residence.kind, 'suspended')
+  at.submit({ call: 'again' as CallId, digest: at.core.calls.get(young)?.digest ?? '', claims: { ...CLAIMS, program: 'young', identity: { source: 'explicit', confidence: 100 } } })
+  at.measure(young)
+  copied(at)
+  assert.equal(at.core.calls.get(young)?.stage.kind, 'running')
+})
+
+test('one call at a time gives up its place on an engine, however many better ones wait', () => {
+  const at = new Quiet(1, { config: { preemptionRestUs: 0, residency: 'always-discard' }, engines: [{ ...LANES, runningMax: 2 }] })
+  const olds = [at.waiting('old-1'), at.waiting('old-2')]
+  const youngs = [at.named('young-1'), at.named('young-2')]
+  for (const call of youngs) at.measure(call)
+  for (const [index, first] of olds.entries()) {
+    const call = at.named(`old-${index + 1}`, [`tool-of-${first}`])
+    at.feed({ kind: 'measured', call, promptTokens: 80, matched: { record: first, tokens: 69 }, renderingWon: null })
+  }
+  assert.equal(only(at.log, 'call.preempted').length, 1)
+  const [worst] = only(at.log, 'call.preempted').map(({ call }) => call)
+  at.feed({ kind: 'paused', engine: E0, reign: 1, call: worst ?? youngs[0] as CallId, attempt: 1, epoch: 1, report: REPORT })
+  assert.equal(only(at.log, 'call.preempted').length, 2)
 })

@@ -9,7 +9,7 @@ import { createHash } from 'node:crypto'
 import { emptyCore } from '../../src/core/apply.ts'
 import { CORE_DEFAULTS, type CoreConfig } from '../../src/core/config.ts'
 import { bodyId, callId, engineId, programId, tenantId } from '../../src/core/ids.ts'
-import type { FromAttempt, Input } from '../../src/core/input.ts'
+import type { FromAttempt, Held, Input } from '../../src/core/input.ts'
 import { checkInvariants } from '../../src/core/invariants.ts'
 import { nothingSeen, type Seen } from '../../src/core/invariants/law.ts'
 import { checkNobodyIsStuck } from '../../src/core/invariants/waiting.ts'
@@ -132,7 +132,12 @@ function movesFrom(world: SmallWorld, { core, sent, faults }: Place): Move[] {
     add(`copied ${id}`, { kind: 'moveDone', engine, reign: core.reign, move: id, bytes: 7_000, digest: 'x', copyUs: 5 })
   }
   for (const engine of core.engines.values()) {
-    if (engine.stage === 'lost') add(`join ${engine.id}`, { kind: 'engineJoined', engine: engine.id, reign: core.reign, capabilities: engine.capabilities, speeds: SPEEDS })
+    if (engine.stage !== 'lost') continue
+    const joins = { kind: 'engineJoined', engine: engine.id, reign: core.reign, capabilities: engine.capabilities, speeds: SPEEDS } as const
+    add(`join ${engine.id}`, joins)
+    // Cut off, and back with all that it may still hold.
+    const inventory = engine.capabilities.inventory ? heldOf(core) : []
+    if (inventory.length > 0) add(`return ${engine.id}`, { ...joins, inventory })
   }
   for (const [index, count] of sent.entries()) {
     const next = clientSends(core, index, count)
@@ -144,6 +149,14 @@ function movesFrom(world: SmallWorld, { core, sent, faults }: Place): Move[] {
   if (faults < world.faults) for (const [name, input] of faultsOf(core)) add(name, input, true)
   return moves
 }
+
+/** Every State whose KV is nowhere, as an engine would report it that never lost it. */
+const heldOf = (core: CoreState): Held[] => [...core.states.values()].flatMap(({ id, owner, residence, spans }) => {
+  const last = core.segments.get(spans.at(-1)?.segment as never)
+  const program = owner.kind === 'thread' ? core.programs.get(core.threads.get(owner.thread)?.program as never) : undefined
+  const tokens = spans.reduce((sum, span) => sum + span.tokens, 0)
+  return residence.kind === 'gone' && last !== undefined && program !== undefined ? [{ state: id, epoch: program.epoch, tokens, digest: last.digest }] : []
+})
 
 type Add = (name: string, input: Input) => void
 

@@ -1,6 +1,6 @@
 /**
  * Owns the law of identity (8): everything of a program belongs to its tenant, down to its bytes, its retries and its tool
- * calls; and who was only guessed at has neither a class nor a deadline of his own.
+ * calls. (Class and deadline come from the credential and never from a body: that is held by the tests of the server.)
  */
 import { must } from '../assert.ts'
 import type { CallId, TenantId } from '../ids.ts'
