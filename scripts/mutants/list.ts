@@ -30,7 +30,7 @@ export const MUTANTS: readonly Mutant[] = [
   ]),
   ...of('core/apply-call', [
     [12, 'a retry resets the service of its call', "        case 'call.retried': {\n            const call = must(core.calls, fact.call);\n            waste(core, call);", "        case 'call.retried': {\n            const call = must(core.calls, fact.call);\n            call.ledger = emptyLedger();"],
-    [12, 'a retry is charged twice', '    call.attempt = fact.attempt;\n    call.attemptService = emptyLedger();\n    call.startedUs', '    call.attempt = fact.attempt;\n    call.startedUs'],
+    [12, 'a retry is charged twice', '    call.attempt = fact.attempt;\n    call.attemptService = NO_LEDGER;\n    call.startedUs', '    call.attempt = fact.attempt;\n    call.startedUs'],
     [12, 'a doubled report is charged twice', 'const grown = ledgerGrowth(call.attemptService, report.service);', 'const grown = report.service;'],
     [12, 'a tenant is charged and its program is not', '    program.ledger = addLedger(program.ledger, grown);\n', ''],
     [12, 'wasted service of a failed call is forgotten', "        case 'call.failed': {\n            const call = must(core.calls, fact.call);\n            waste(core, call);", "        case 'call.failed': {\n            const call = must(core.calls, fact.call);"],
