@@ -13,7 +13,7 @@ const BEST_RATIO_MIN = 0.98
 const COLD_RATIO_MIN = 0.9
 const SHORT_ROWS_MAX = 3
 
-const FULL = { seeds: [1, 2], size: { programsMax: 300, callsMax: 6_000 }, rows: ROWS, loads: LOADS, memories: MEMORIES } as const
+const FULL = { seeds: [1, 2], size: { programsMax: 300, callsMax: 4_000 }, rows: ROWS, loads: LOADS, memories: MEMORIES } as const
 const QUICK = {
   seeds: [1], size: { programsMax: 100, callsMax: 1_500 }, rows: ['hotpotqa-react', 'tau-bench-airline', MIX], loads: ['1.1', 'burst'], memories: ['enough'],
 } as const
