@@ -26,8 +26,8 @@ const COUNTED_INPUTS_QUICK = 2_000
 const CHUNK = 5_000
 
 const PER_SECOND_MIN = 50_000
-/** Heap entries read in a step, over log2 of the line: a window of 64 candidates a level, and a few starts, are in it. */
-const VISITS_PER_LOG_MAX = 64
+/** Heap entries read in a step, over log2 of the line: the window, read anew for each call that starts, is in it. */
+const VISITS_PER_LOG_MAX = 100
 const GROWTH_MAX = 4
 const PROGRAM_BYTES_MAX = 2_048
 const STEP_MS_MAX = 5
