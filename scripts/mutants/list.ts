@@ -195,7 +195,7 @@ export const MUTANTS: readonly Mutant[] = [
     [0, 'a State is fed again though a copy is quicker', 'feedAgain(engine, luggage.byOrigin, call.exactResume).workUs', '-1'],
   ]),
   ...of('core/policy/placement/least-seconds', [
-    [0, 'what is waited for in the queue is pressure too', 'growth - granulesFree(engine)) - running }', 'growth - granulesFree(engine)) }'],
+    [0, 'what is waited for in the queue is pressure too', 'growth - granulesFree(engine) - running, 0)', 'growth - granulesFree(engine), 0)'],
     [0, 'memory that calls before it wait for counts as free', 'ahead.get(engine.id) ?? 0', '0'],
     [0, 'a full engine has no queue', 'coming >= runningMax ?', 'false ?'],
     [0, 'KV leaves its device for nothing', "(way === 'kept' ? core.config.placementGainUs : 0)", '0'],

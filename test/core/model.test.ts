@@ -5,6 +5,7 @@ import type { Logged } from '../../src/core/fact.ts'
 import type { Input } from '../../src/core/input.ts'
 import { bandsInOrder } from '../../src/core/bands.ts'
 import { candidates } from '../../src/core/queue.ts'
+import { GraphLife } from './graph-life.ts'
 import { Model } from './model.ts'
 import { SharesModel } from './shares-model.ts'
 import { BLOCKS, LANES, World } from './world.ts'
@@ -65,3 +66,25 @@ for (const order of ['fcfs', 'fcfs-program', 'mlfq', 'plas', 'atlas'] as const) 
     assert.ok(compared > 100 && longest > 4)
   })
 }
+
+test('beside the same model: READY in random graphs, with joins of every rule and branches that fail', (t) => {
+  let compared = 0
+  for (const seed of [3, 4]) {
+    const world = new GraphLife(seed, { engines: [{ ...BLOCKS, runningMax: 3 }], faults: 0.5 })
+    const feed = world.feed.bind(world)
+    world.feed = (input: Input): Logged[] => {
+      const facts = feed(input)
+      const ready = [...world.core.calls.values()].filter(({ stage }) => stage.kind === 'ready').map(({ id }) => id)
+      assert.deepEqual(ready.sort(), new Model(world.config, world.log).ready(), `READY after ${input.kind}`)
+      compared += 1
+      return facts
+    }
+    world.begin(5)
+    for (let second = 2; second < 12; second += 2) {
+      world.run(second * 1_000_000)
+      world.disturb()
+    }
+  }
+  t.diagnostic(`${compared} states compared`)
+  assert.ok(compared > 150, `${compared}`)
+})

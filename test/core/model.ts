@@ -9,10 +9,14 @@ import type { Ledger } from '../../src/core/state.ts'
 type Arrived = Extract<Fact, { kind: 'call.arrived' }>
 type Started = Extract<Fact, { kind: 'program.started' }>
 
+interface Node { parents: readonly string[]; needed: number; stage: string }
+
 /** What the list says of one call. */
 interface Told {
   readonly arrived: Arrived
   readonly seq: number
+  /** Of its program's declared graph. */
+  node: string | null
   measured: boolean
   /** Where it is: in line, on an engine, on its way to one, without a client, or over. */
   at: 'line' | 'engine' | 'way' | 'away' | 'over'
@@ -35,7 +39,7 @@ export class Model {
   readonly #config: CoreConfig
   readonly calls = new Map<string, Told>()
   readonly #programs = new Map<string, { fact: Started; seq: number; open: boolean; epoch: number; parent: string | null }>()
-  readonly #nodes = new Map<string, { parents: readonly string[]; needed: number; stage: string }>()
+  readonly #nodes = new Map<string, Node>()
   readonly #moves = new Map<string, string | null>()
 
   constructor(config: CoreConfig, facts: readonly Logged[]) {
@@ -79,8 +83,12 @@ export class Model {
     const before = [...this.calls.values()].filter((other) => other.arrived.thread === call.arrived.thread && other.seq < call.seq)
     if (before.some(({ at }) => at !== 'over')) return false
     if (!call.arrived.parents.every((parent) => this.calls.get(parent)?.committed)) return false
-    const node = call.arrived.node === null ? undefined : this.#nodes.get(`${call.arrived.program} ${call.arrived.node}`)
+    const node = this.#nodeOf(call)
     return node === undefined || node.parents.filter((parent) => this.#nodes.get(`${call.arrived.program} ${parent}`)?.stage === 'committed').length >= node.needed
+  }
+
+  #nodeOf({ arrived, node }: Told): Node | undefined {
+    return node === null ? undefined : this.#nodes.get(`${arrived.program} ${node}`)
   }
 
   // ---------------------------------------------------------------- order
@@ -126,16 +134,15 @@ export class Model {
   #hear(fact: Fact, seq: number): void {
     if (fact.kind === 'call.arrived') {
       this.calls.set(fact.call, {
-        arrived: fact, seq, measured: false, at: 'line', committed: false, stints: [], inherited: null, promotedAtUs: null, key: { level: 0, tie: 0 },
+        arrived: fact, seq, node: fact.node, measured: false, at: 'line', committed: false, stints: [], inherited: null, promotedAtUs: null, key: { level: 0, tie: 0 },
       })
     } else if (fact.kind.startsWith('call.') && 'call' in fact && fact.call !== null) {
       const call = this.calls.get(fact.call)
       if (call !== undefined) this.#hearCall(call, fact)
     } else this.#hearOther(fact, seq)
-    if (fact.kind === 'call.completed' || fact.kind === 'call.failed') {
-      const node = this.#nodes.get(`${this.calls.get(fact.call)?.arrived.program} ${this.calls.get(fact.call)?.arrived.node}`)
-      if (node?.stage === 'open') node.stage = fact.kind === 'call.completed' ? 'committed' : 'failed'
-    }
+    const ended = fact.kind === 'call.completed' || fact.kind === 'call.failed' ? this.calls.get(fact.call) : undefined
+    const node = ended === undefined ? undefined : this.#nodeOf(ended)
+    if (node?.stage === 'open') node.stage = fact.kind === 'call.completed' ? 'committed' : 'failed'
   }
 
   #hearCall(call: Told, fact: Fact): void {
@@ -175,9 +182,18 @@ export class Model {
       case 'program.completed': case 'program.closed': case 'program.failed': return this.#change(fact.program, { open: false })
       case 'program.cancelled': return this.#change(fact.program, { open: false, epoch: fact.epoch })
       case 'graph.reported':
-        for (const { node, parents, join } of fact.nodes) {
+        for (const { node, parents, join, call } of fact.nodes) {
           const needed = join?.need.kind === 'any' ? 1 : join?.need.kind === 'partial' ? join.need.atLeast : parents.length
-          this.#nodes.set(`${fact.program} ${node}`, { parents: parents.map(({ from }) => from), needed, stage: 'open' })
+          const was = this.calls.get(call ?? '')
+          if (was !== undefined) was.node = node
+          const stage = was?.at !== 'over' ? 'open' : was.committed ? 'committed' : 'ended'
+          this.#nodes.set(`${fact.program} ${node}`, { parents: parents.map(({ from }) => from), needed, stage })
+        }
+        for (const { node, parents } of fact.grown) {
+          const grown = this.#nodes.get(`${fact.program} ${node}`)
+          if (grown === undefined) continue
+          grown.needed += grown.needed === grown.parents.length ? parents.length : 0
+          grown.parents = [...grown.parents, ...parents.map(({ from }) => from)]
         }
         return
       case 'node.committed': case 'thread.joined': case 'node.failed': case 'node.cancelled': {
