@@ -110,6 +110,8 @@ function demote(d: Deciding, call: Call): void {
 export function paused(d: Deciding, input: Paused): void {
   const call = speaker(d, input, 'paused')
   if (call === null) return
+  // An attempt goes on under its number: what was said of an earlier pause may come again, late.
+  if (call.stage.kind !== 'pausing') return ignore(d, 'paused', input.call, 'it was not told to pause')
   const state = stateOf(d.core, call)
   const whole = input.report.recomputedTokens >= call.recomputeDue
   d.emit({ kind: 'call.paused', call: call.id, report: input.report })

@@ -61,6 +61,14 @@ test('a word of an older reign changes nothing, whoever says it and whatever it 
   ignored(at, { kind: 'restart', reign: 1, wallOffsetUs: 0, images: [] }, /reign 1 is not above 1/)
 })
 
+test('what was said of an earlier pause and comes again does not pause the call that runs on', () => {
+  const at = new Quiet(1, {})
+  const call = at.named('p')
+  at.measure(call)
+  ignored(at, { kind: 'paused', ...from(call, 1), report: REPORT }, /it was not told to pause/)
+  assert.equal(at.core.calls.get(call)?.stage.kind, 'running')
+})
+
 /** Remembers what was said of attempts and moves, and says some of it again. */
 class Echoing extends World {
   readonly #said: Input[] = []
