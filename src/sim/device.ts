@@ -6,6 +6,7 @@
  * than sequences. L3 one call runs a State. L4 nobody keeps tokens that are not there.
  */
 import type { CallId, StateId } from '../core/ids.ts'
+import type { Held } from '../core/input.ts'
 import type { EngineMemory, Origin } from '../core/state.ts'
 import type { Granules, Tokens } from '../core/units.ts'
 import { addRun, cutRuns, EMPTY_DIGEST, fedDigest, type Run } from './content.ts'
@@ -70,6 +71,8 @@ export interface Resident {
   readonly kv: Kv
   running: { readonly call: CallId; grant: Granules } | null
   moving: boolean
+  /** What it was when a call of it ended as a whole. */
+  mark: { readonly epoch: number; readonly tokens: Tokens } | null
 }
 
 export class Device {
@@ -90,6 +93,7 @@ export class Device {
     const resident = there ?? this.#take(state, new Kv(new Int32Array(0), []))
     resident.kv.cut(keepTokens)
     resident.running = { call, grant }
+    resident.mark = null
     return resident
   }
 
@@ -135,11 +139,26 @@ export class Device {
     return null
   }
 
+  mark(state: StateId, epoch: number): void {
+    const there = this.states.get(state)
+    if (there !== undefined) there.mark = { epoch, tokens: there.kv.tokens }
+  }
+
+  /** All that can be named, for whoever takes the engine over; the rest goes. */
+  inventory(): Held[] {
+    const held: Held[] = []
+    for (const [state, { kv, mark, moving, running }] of [...this.states]) {
+      if (mark === null || mark.tokens !== kv.tokens || moving || running !== null) this.states.delete(state)
+      else held.push({ state, epoch: mark.epoch, tokens: kv.tokens, digest: kv.last.toString(16) })
+    }
+    return held
+  }
+
   #take(state: StateId, kv: Kv): Resident {
     const taken = new Set([...this.states.values()].map(({ lane }) => lane))
     let lane = 0
     while (taken.has(lane)) lane += 1
-    const resident: Resident = { lane, kv, running: null, moving: false }
+    const resident: Resident = { lane, kv, running: null, moving: false, mark: null }
     this.states.set(state, resident)
     return resident
   }

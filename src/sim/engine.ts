@@ -4,6 +4,7 @@
  * spoken to is the wire's and the port's; what a batch is, is its shape's.
  */
 import type { EngineId, MoveId } from '../core/ids.ts'
+import type { Held } from '../core/input.ts'
 import type { Us } from '../core/units.ts'
 import type { EngineCommand, EngineSink, Measurement, MeasureRequest, StartCommand } from '../driver/ports.ts'
 import { Attempt, type Prompt } from './attempt.ts'
@@ -21,7 +22,8 @@ export interface Link {
   readonly reign: number
   readonly number: number
   say(subject: string, matters: boolean, say: (sink: EngineSink) => void): void
-  joined(): void
+  /** `held`: what its device still has of an earlier link. */
+  joined(held: readonly Held[]): void
   refused(why: string): void
   died(why: string): void
 }
@@ -89,11 +91,12 @@ export class Engine {
   hello(link: Link): void {
     this.#hear(() => {
       if (link.reign < this.#reign) return link.refused(`reign ${link.reign} is refused: ${this.id} obeys reign ${this.#reign}`)
-      this.#wipe()
+      const held = this.#device.inventory()
+      this.#leave()
       if (this.#link !== null && this.#reign < link.reign) this.#link.died(`reign ${link.reign} took ${this.id} over`)
       this.#link = link
       this.#reign = link.reign
-      link.joined()
+      link.joined(held)
     })
   }
 
@@ -161,13 +164,18 @@ export class Engine {
     this.#kick()
   }
 
-  /** A new life: the device is empty, and what the last one began says nothing. */
+  /** A new life: the device is empty. */
   #wipe(): void {
+    this.#leave()
+    this.#device.states.clear()
+  }
+
+  /** What was begun says nothing any more. */
+  #leave(): void {
     this.#life += 1
     this.#attempts.clear()
     this.#said.clear()
     this.#moves.clear()
-    this.#device.states.clear()
     this.#transfers.clear()
     this.#batching = false
   }
@@ -236,6 +244,7 @@ export class Engine {
       toolCalls: finish === 'tool_calls' ? [{ id: toolCallOf(start.call), name: 'search' }] : [],
     } as const
     this.#drop(attempt, attempt.kv.tokens)
+    this.#device.mark(start.state, start.epoch)
     this.#say(start, (sink, from) => {
       sink.outcome(start.call, start.attempt, outcome)
       sink.input({ kind: 'finished', ...from, ...end })

@@ -4,6 +4,7 @@
  * engine of an older connection still says is passed on, late as it is: the core must know better.
  */
 import type { CallId, EngineId } from '../core/ids.ts'
+import type { Held } from '../core/input.ts'
 import type { Us } from '../core/units.ts'
 import type { EngineCommand, EnginePort, EngineSink, Measurement, MeasureRequest } from '../driver/ports.ts'
 import type { Engine, Link } from './engine.ts'
@@ -119,7 +120,7 @@ export class SimPort implements EnginePort {
       reign: this.#reign,
       number,
       say: (subject, matters, speak) => say(subject, matters, () => { if (this.#sink !== null) speak(this.#sink) }),
-      joined: () => say('link', true, () => this.#accept(link)),
+      joined: (held) => say('link', true, () => this.#accept(link, held)),
       refused: (why) => say('link', true, () => this.#sink?.input({ kind: 'engineLost', engine: this.id, reign: this.#reign, why })),
       died: (why) => say('link', true, () => { if (this.#link === link) this.lost(why) }),
     }
@@ -127,12 +128,12 @@ export class SimPort implements EnginePort {
   }
 
   /** Of several greetings the last counts: the engine obeys that one. */
-  #accept(link: Link): void {
+  #accept(link: Link, inventory: readonly Held[]): void {
     if (link.number !== this.#greetings || this.#joined) return
     this.#joined = true
     this.#link = link
     const { capabilities, speeds } = this.#engine.shape
-    this.#sink?.input({ kind: 'engineJoined', engine: this.id, reign: this.#reign, capabilities, speeds })
+    this.#sink?.input({ kind: 'engineJoined', engine: this.id, reign: this.#reign, capabilities, speeds, inventory })
   }
 }
 

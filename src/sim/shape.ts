@@ -33,7 +33,7 @@ export interface Member { readonly attempt: Attempt; readonly need: Need; readon
 const COMMON = {
   models: ['m'], tokenise: true, rank: true, preempt: true, cancel: true, kvBytesPerToken: 128, sharesBytes: false, copy: true, trim: true,
   offload: true, onboard: true, discard: true, exact: { answer: 'yes', because: 'a token is a function of tokens and origins before it' },
-  replayByOrigin: true, progress: true, inventory: false,
+  replayByOrigin: true, progress: true, inventory: true,
 } as const satisfies Partial<Capabilities>
 
 interface Size { readonly contextTokens: Tokens; readonly states: number; readonly runningMax: number }
