@@ -21,7 +21,7 @@ export class Slot {
   readonly folder: string
 
   constructor(index: number) {
-    this.folder = join(buildFolder, '.mutants', String(index))
+    this.folder = join(buildFolder, '.mutants', `${process.pid}-${index}`)
     rmSync(this.folder, { recursive: true, force: true })
     mkdirSync(this.folder, { recursive: true })
     for (const part of ['src', 'test', 'scripts']) cpSync(join(buildFolder, part), join(this.folder, part), { recursive: true })

@@ -25,10 +25,10 @@ function withPaused(engine: Partial<Capabilities> = {}): { at: Quiet; young: Cal
   return { at, young, back }
 }
 
-function copied(at: Quiet): void {
+function copied(at: Quiet, bytes = 7_000): void {
   for (let [move] = at.core.moves.values(); move !== undefined; [move] = at.core.moves.values()) {
     const { id, engine } = move
-    at.feed({ kind: 'moveDone', engine, reign: at.core.reign, move: id, bytes: 7_000, digest: 'x', copyUs: 5 })
+    at.feed({ kind: 'moveDone', engine, reign: at.core.reign, move: id, bytes, digest: 'x', copyUs: 5 })
   }
 }
 
@@ -371,4 +371,35 @@ test('one call at a time gives up its place on an engine, however many better on
   const [worst] = only(at.log, 'call.preempted').map(({ call }) => call)
   at.feed({ kind: 'paused', engine: E0, reign: 1, call: worst ?? youngs[0] as CallId, attempt: 1, epoch: 1, report: REPORT })
   assert.equal(only(at.log, 'call.preempted').length, 2)
+})
+
+test('who waited for KV that was kept for a call is looked at when that call fails before it was ready', () => {
+  const at = new Quiet(1, { config: { order: 'fcfs-program', residency: 'always-preserve' }, engines: [ONE_LANE] })
+  const first = at.waiting('old')
+  const next = at.named('old', [`tool-of-${first}`])
+  const young = at.named('young')
+  at.measure(young)
+  assert.equal(at.core.calls.get(young)?.stage.kind, 'ready')
+  at.feed({ kind: 'measureFailed', call: next, code: 'bad_body', why: '' })
+  copied(at)
+  assert.equal(at.core.calls.get(young)?.stage.kind, 'running')
+})
+
+test('room on host that comes free lets KV give way that could not before', () => {
+  const at = new Quiet(1, { config: { order: 'fcfs-program', hostBytesMax: 80_000 }, engines: [{ ...LANES, runningMax: 2, memory: { cells: 2_048, granule: 1_024, sequences: 2 } }] })
+  at.waiting('hosted')
+  const [runs, idle] = [at.named('runs'), at.named('idle')]
+  at.measure(runs)
+  at.measure(idle)
+  copied(at, 70_000)
+  assert.equal(at.core.host.ownedBytes > 0, true)
+  at.endWithTool(idle)
+  const young = at.named('young')
+  at.measure(young)
+  assert.equal(at.core.calls.get(young)?.stage.kind, 'ready')
+  assert.equal(at.core.moves.size, 0)
+  at.feed({ kind: 'cancelProgram', tenant: tenantId('t'), program: 'hosted' })
+  assert.equal(at.core.moves.size, 1)
+  copied(at)
+  assert.equal(at.core.calls.get(young)?.stage.kind, 'running')
 })
