@@ -49,7 +49,7 @@ describe('entracte serve', () => {
     const first = await chat([question])
     const { program } = first.entracte
     const waiting = await entracte(['explain', program, '--url', url])
-    assert.match(waiting.stdout, /what it waits for now\n {2}a tool: multiply \(\d+ ms so far\), asked for by /)
+    assert.match(waiting.stdout, /what it waits for now\n {2}a tool: multiply \([\d.]+ m?s so far\), asked for by /)
 
     const message = first.choices[0]?.message
     await chat([question, message as object, { role: 'tool', tool_call_id: message?.tool_calls?.[0]?.id, content: '42' }])
