@@ -5,7 +5,7 @@
  */
 import type { Origin } from '../core/state.ts'
 import type { Tokens } from '../core/units.ts'
-import { hashOf, mix } from './chance.ts'
+import { mix } from './chance.ts'
 
 /** A stretch of a conversation: given text, or what a call said, by name. */
 export interface Piece {
@@ -22,7 +22,7 @@ export class Texts {
   readonly #said = new Map<number, readonly number[]>()
 
   keep(tokens: readonly number[]): Piece {
-    const id = hashOf(tokens.length, tokens.join())
+    const id = tokens.reduce(mix, tokens.length)
     this.#said.set(id, tokens)
     return { kind: 'said', id, tokens: tokens.length }
   }

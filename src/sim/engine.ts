@@ -207,8 +207,10 @@ export class Engine {
       const attempt = this.#attempts.get(call)
       if (attempt === undefined) continue
       attempt.rank = rank
+      const roomTokens = grantGranules * this.#device.memory.granule
+      if (roomTokens === attempt.roomTokens) continue
+      attempt.roomTokens = roomTokens
       this.#breach(this.#device.grant(call, grantGranules))
-      attempt.roomTokens = grantGranules * this.#device.memory.granule
     }
     this.#kick()
   }

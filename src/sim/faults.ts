@@ -94,7 +94,7 @@ export class Faults {
 
   /** The draws that say how it goes wrong, where it does now. */
   at(fault: FaultName, subject: string): Chance | null {
-    if (this.#healed) return null
+    if (this.#healed || (this.#only === null && this.#plan.rates[fault] === undefined)) return null
     const place = `${fault} ${subject}`
     const chance = (this.#chances.get(place) ?? 0) + 1
     this.#chances.set(place, chance)
