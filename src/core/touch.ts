@@ -8,7 +8,7 @@ import { must } from './assert.ts'
 import { imageReserveBytes } from './cost.ts'
 import type { Fact } from './fact.ts'
 import type { CallId, EngineId, StateId } from './ids.ts'
-import { hostFreeBytes } from './kv-read.ts'
+import { granulesFree, granulesOf, hostFreeBytes } from './kv-read.ts'
 import { isFarAhead } from './queue.ts'
 import type { AttemptReport } from './input.ts'
 import type { Call, CoreState, Move } from './state.ts'
@@ -60,7 +60,9 @@ export function touch(core: Readonly<CoreState>, fact: Fact, touched: Touched): 
       return atRest(core, fact.state, touched)
     case 'engine.joined':
       for (const model of fact.capabilities.models) touched.models.add(model)
-      if (core.engines.has(fact.engine)) freed(core, fact.engine, touched)
+      if (!core.engines.has(fact.engine)) return
+      freed(core, fact.engine, touched)
+      touched.engines.add(fact.engine)
       return
     case 'engine.lost':
       return freed(core, fact.engine, touched)
@@ -68,10 +70,11 @@ export function touch(core: Readonly<CoreState>, fact: Fact, touched: Touched): 
   }
 }
 
-/** Of an engine something came free. */
+/** Of an engine something came free. Where there was memory for a whole context before, no running call lacked any. */
 function freed(core: Readonly<CoreState>, id: EngineId, touched: Touched): void {
-  for (const model of must(core.engines, id).capabilities.models) touched.models.add(model)
-  touched.engines.add(id)
+  const engine = must(core.engines, id)
+  for (const model of engine.capabilities.models) touched.models.add(model)
+  if (granulesFree(engine) < granulesOf(engine, engine.capabilities.contextTokens)) touched.engines.add(id)
   touched.ranks.add(id)
 }
 

@@ -22,8 +22,9 @@ export function waitBucketOf(waitUs: Us): number {
   const ms = Math.floor(waitUs / 1_000)
   return ms >= 2 ** (WAIT_BUCKETS - 1) ? WAIT_BUCKETS - 1 : ms === 0 ? 0 : 32 - Math.clz32(ms)
 }
-const startUs = (bucket: number): Us => (bucket === 0 ? 0 : 1_000 * 2 ** (bucket - 1))
-const endUs = (bucket: number): Us => 1_000 * 2 ** bucket
+const ENDS_US: readonly Us[] = Array.from({ length: WAIT_BUCKETS }, (_, bucket) => 1_000 * 2 ** bucket)
+const endUs = (bucket: number): Us => ENDS_US[bucket] ?? 0
+const startUs = (bucket: number): Us => (bucket === 0 ? 0 : endUs(bucket - 1))
 
 /** Pseudo-counts: a tool, a person, a thread nobody said will go on; then of those that never end. */
 const PRIOR: Readonly<Record<WaitKind, { readonly weights: readonly number[]; readonly lost: number }>> = {
@@ -59,7 +60,7 @@ export interface Survival {
 
 /** What is known of waits of a class at this moment; a tenant never seen, or no class, has the prior. */
 export function survivalOf(core: Readonly<CoreState>, tenant: TenantId, toolClass: string | null, kind: WaitKind, nowUs: Us): Survival {
-  let hazards = priorHazards(kind)
+  let hazards = PRIOR_HAZARDS[kind]
   if (toolClass === null) return { alive: aliveOf(hazards), seen: 0, confidencePpm: 0, drifting: false }
   const own = core.tenants.get(tenant)?.learned.waits.get(toolClass)
   const ofClass = core.learned.waitsOfClass.get(toolClass)
@@ -77,8 +78,7 @@ export function survivalOf(core: Readonly<CoreState>, tenant: TenantId, toolClas
 
 const leanOn = (hazards: readonly number[]): Lean => ({ hazards, weight: () => WAITS_ENOUGH * UNIT })
 
-function priorHazards(kind: WaitKind): number[] {
-  const { weights, lost } = PRIOR[kind]
+function priorHazards({ weights, lost }: (typeof PRIOR)[WaitKind]): readonly number[] {
   let reached = lost
   return weights.map((_, index) => {
     const bucket = weights.length - 1 - index
@@ -86,6 +86,10 @@ function priorHazards(kind: WaitKind): number[] {
     reached += weight
     return Math.round((PPM * weight) / reached)
   }).reverse()
+}
+
+const PRIOR_HAZARDS: Readonly<Record<WaitKind, readonly number[]>> = {
+  tool: priorHazards(PRIOR.tool), human: priorHazards(PRIOR.human), open: priorHazards(PRIOR.open),
 }
 
 function runningOf(core: Readonly<CoreState>, waits: Readonly<Waits>, nowUs: Us): number[] {
@@ -106,8 +110,9 @@ function runningOf(core: Readonly<CoreState>, waits: Readonly<Waits>, nowUs: Us)
 const ALL = 1_000_000_000
 
 function aliveOf(hazards: readonly number[]): number[] {
-  const alive = [ALL]
-  for (const hazard of hazards) alive.push(Math.round(((alive.at(-1) ?? 0) * (PPM - hazard)) / PPM))
+  let left = ALL
+  const alive = [left]
+  for (const hazard of hazards) alive.push(left = Math.round((left * (PPM - hazard)) / PPM))
   return alive
 }
 
@@ -136,15 +141,22 @@ export function returnsPpm(survival: Survival, elapsedUs: Us): number {
 
 /** Expected length of the wait from here, counted no further than `capUs`. */
 export function expectedWaitUs(survival: Survival, elapsedUs: Us, capUs: Us): Us {
+  const now = beyond(survival, elapsedUs)
   let heldUs = 0
   let fromUs = 0
   let before = PPM
-  for (const border of borders(elapsedUs, capUs)) {
-    const after = stillWaitingPpm(survival, elapsedUs, border)
-    heldUs += Math.round(((border - fromUs) * (before + after)) / (2 * PPM))
-    fromUs = border
+  const upTo = (aheadUs: Us, left: number): void => {
+    const after = now <= 0 ? PPM : Math.round((PPM * left) / now)
+    heldUs += Math.round(((aheadUs - fromUs) * (before + after)) / (2 * PPM))
+    fromUs = aheadUs
     before = after
   }
+  for (let bucket = waitBucketOf(elapsedUs); bucket < WAIT_BUCKETS; bucket += 1) {
+    const aheadUs = endUs(bucket) - elapsedUs
+    if (aheadUs >= capUs) break
+    if (aheadUs > 0) upTo(aheadUs, survival.alive[bucket + 1] ?? 0)
+  }
+  upTo(capUs, beyond(survival, elapsedUs + capUs))
   return heldUs
 }
 
