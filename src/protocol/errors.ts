@@ -61,6 +61,7 @@ const TABLE = {
   thread_exists: conflict('The thread exists already', 'Fork under another name.'),
   thread_cancelled: conflict('The thread was cancelled', 'Nothing of it runs any more; use another thread.'),
   program_cancelled: conflict('The program was cancelled', 'Nothing of it runs any more; start a new program.'),
+  program_busy: conflict('The program cannot end yet', 'Wait for its calls, cancel them, or cancel the program.'),
   program_ended: conflict('The program has ended', 'Start a new program for more calls.'),
   stale_epoch: conflict('The request belongs to an earlier epoch of its program', 'Nothing was changed; drop this result and follow the current epoch.'),
   engine_refused: { status: 400, type: 'invalid_request_error', retryable: false, what: 'The engine refused the call', next: 'Change what the message names.' },

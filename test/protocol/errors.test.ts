@@ -46,7 +46,9 @@ describe('an error', () => {
     const files = readdirSync(root, { recursive: true, encoding: 'utf8' }).filter((name) => name.endsWith('.ts') && /^(core|driver|engine|engines|store|protocol|server)\b/.test(name))
     const said = files.flatMap((name) => {
       const text = readFileSync(join(root, name), 'utf8')
-      return [...text.matchAll(/\bcode: ((?:'[a-z_]+'(?: \| )?)+)/g)].flatMap(([, codes = '']) => [...codes.matchAll(/'([a-z_]+)'/g)].map(([, code]) => `${code} (${name})`))
+      const listed = [...text.matchAll(/\bcode: ((?:'[a-z_]+'(?: \| )?)+)/g)].flatMap(([, codes = '']) => [...codes.matchAll(/'([a-z_]+)'/g)])
+      const refused = [...text.matchAll(/\brefuse(?:Program|Graph)?\((?:\w+, )*'([a-z_]+)', /g)]
+      return [...listed, ...refused].map(([, code]) => `${code} (${name})`)
     })
     assert.ok(said.length > 5, 'nothing was found: the pattern is wrong')
     const known = new Set<string>(ERROR_CODES)
