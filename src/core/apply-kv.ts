@@ -6,7 +6,7 @@ import { assert, must } from './assert.ts'
 import type { Fact } from './fact.ts'
 import { spanTokens } from './kv-read.ts'
 import { moveTo, prepay } from './apply-call.ts'
-import { chargeHold, cutSpans, dropEmptySession, leaveRecord, releaseDevice, releaseHost, reside, takeDevice, takeHost } from './memory.ts'
+import { chargeHold, cutSpans, dropEmptySession, leaveRecord, releaseDevice, releaseHost, reside, sessionOf, takeDevice, takeHost } from './memory.ts'
 import type { CoreState, Move, State } from './state.ts'
 import type { Us } from './units.ts'
 
@@ -136,7 +136,7 @@ function settle(core: CoreState, fact: Of<'kv.settled'>, atUs: Us): void {
   leaveOwner(core, state)
   state.owner = fact.owner
   state.idleSinceUs = atUs
-  if (fact.owner.kind === 'session') must(core.sessions, fact.owner.session).states.push(state.id)
+  if (fact.owner.kind === 'session') sessionOf(core, fact.owner.session, state.tenant, atUs).states.push(state.id)
 }
 
 function leaveOwner(core: CoreState, state: State): void {

@@ -10,11 +10,11 @@ import { must } from './assert.ts'
 import type { CoreConfig } from './config.ts'
 import type { Fact, Logged } from './fact.ts'
 import { interruptId, type InterruptId, type ProgramId, type SessionId, type TenantId } from './ids.ts'
-import { dropEmptySession } from './memory.ts'
+import { dropEmptySession, sessionOf } from './memory.ts'
 import { learnProgram, learnProgramBegun, learnReopened, learnWait, learnWaitBegun } from './predict/learn.ts'
 import { emptyWork } from './predict/work.ts'
 import { joinRoot, newStanding } from './standing.ts'
-import type { CoreState, Interrupt, Prices, Program, Session, Tenant } from './state.ts'
+import type { CoreState, Interrupt, Prices, Program, Tenant } from './state.ts'
 import { noTurns } from './turn-state.ts'
 import type { Us } from './units.ts'
 
@@ -111,7 +111,6 @@ function stop(core: CoreState, id: ProgramId, stage: Program['stage']): void {
 
 function startProgram(core: CoreState, fact: Extract<Fact, { kind: 'program.started' }>, logged: Logged): void {
   if (!core.tenants.has(fact.tenant)) core.tenants.set(fact.tenant, newTenant(fact.tenant))
-  if (fact.session !== null) touchSession(core, fact.session, fact.tenant, logged.atUs)
   core.programs.set(fact.program, {
     id: fact.program, tenant: fact.tenant, session: fact.session, declared: fact.declared, kind: fact.agent,
     seq: logged.seq, arrivedUs: logged.atUs, lastUs: logged.atUs, identity: fact.identity,
@@ -119,8 +118,15 @@ function startProgram(core: CoreState, fact: Extract<Fact, { kind: 'program.star
     epoch: 1, stage: { kind: 'open' }, threads: [], calls: [], openCalls: 0, ledger: NO_LEDGER, standing: newStanding(), expected: null,
   })
   learnProgramBegun(core, must(core.programs, fact.program))
-  if (fact.session !== null) must(core.sessions, fact.session).program = fact.program
+  if (fact.session !== null) leadSession(core, fact.session, must(core.programs, fact.program), logged.atUs)
   if (fact.parent !== null) adopt(core, fact.program, fact.parent)
+}
+
+/** The newest program of a session is where its next turn goes on. */
+function leadSession(core: CoreState, id: SessionId, program: Program, atUs: Us): void {
+  const session = sessionOf(core, id, program.tenant, atUs)
+  session.lastUs = atUs
+  session.program = program.id
 }
 
 const newTenant = (id: TenantId): Tenant =>
@@ -130,8 +136,7 @@ function linkProgram(core: CoreState, fact: Extract<Fact, { kind: 'program.linke
   const program = must(core.programs, fact.program)
   if (fact.session !== null) {
     core.programs.set(fact.program, { ...program, session: fact.session })
-    touchSession(core, fact.session, program.tenant, atUs)
-    must(core.sessions, fact.session).program = fact.program
+    leadSession(core, fact.session, program, atUs)
   }
   if (fact.parent !== null) adopt(core, fact.program, fact.parent)
 }
@@ -140,12 +145,6 @@ function adopt(core: CoreState, child: ProgramId, parent: ProgramId): void {
   must(core.programs, child).parent = parent
   must(core.programs, parent).children += 1
   joinRoot(core, must(core.programs, child))
-}
-
-function touchSession(core: CoreState, id: SessionId, tenant: Session['tenant'], atUs: Us): void {
-  const session = core.sessions.get(id)
-  if (session === undefined) core.sessions.set(id, { id, tenant, lastUs: atUs, states: [], program: null })
-  else session.lastUs = atUs
 }
 
 /** Its facts stay in the log; its place in memory goes. */

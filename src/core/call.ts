@@ -56,7 +56,7 @@ function reusableFor(d: Deciding, call: Call, { matched }: Measured): Call['reus
   if (own !== null) return own.record === matched.record ? { state: own.id, tokens: Math.min(matched.tokens, spanTokens(own)) } : null
   const { session } = must(d.core.programs, call.program)
   if (session === null) return null
-  const left = must(d.core.sessions, session).states.map((id) => must(d.core.states, id)).find((state) => state.record === matched.record)
+  const left = d.core.sessions.get(session)?.states.map((id) => must(d.core.states, id)).find((state) => state.record === matched.record)
   if (left === undefined) return null
   clearTimer(d, `retire:${left.id}`)
   clearTimer(d, `reconsider:${left.id}`)

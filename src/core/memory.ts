@@ -4,11 +4,11 @@
  * free + owned + reserved = total.
  */
 import { must } from './assert.ts'
-import { callId, type SessionId } from './ids.ts'
+import { callId, type SessionId, type TenantId } from './ids.ts'
 import { granulesTotal } from './kv-read.ts'
 import { chargeShares } from './queue.ts'
-import type { Call, CoreState, DeviceReplica, HostReplica, State } from './state.ts'
-import type { Tokens } from './units.ts'
+import type { Call, CoreState, DeviceReplica, HostReplica, Session, State } from './state.ts'
+import type { Tokens, Us } from './units.ts'
 
 /** Sets or changes the device replica, and the engine's ledger with it. */
 export function takeDevice(core: CoreState, state: State, replica: Omit<DeviceReplica, 'sinceUs'>): void {
@@ -127,6 +127,13 @@ export function leaveRecord(core: CoreState, state: State): void {
   if (state.record === null || shared === undefined) return
   if (shared > 1) core.sharedRecords.set(state.record, shared - 1)
   else core.sharedRecords.delete(state.record)
+}
+
+/** It is there as long as its newest program or a prefix is, and comes back with a prefix of an older one. */
+export function sessionOf(core: CoreState, id: SessionId, tenant: TenantId, atUs: Us): Session {
+  let session = core.sessions.get(id)
+  if (session === undefined) core.sessions.set(id, session = { id, tenant, lastUs: atUs, states: [], program: null })
+  return session
 }
 
 /** A session that has neither a program nor a prefix is nothing. */

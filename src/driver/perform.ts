@@ -154,7 +154,7 @@ export class Performer {
     const call = must(this.#core.calls, id)
     const { state } = must(this.#core.threads, call.thread)
     const { session } = must(this.#core.programs, call.program)
-    const states = state !== null ? [state] : session === null ? [] : [...must(this.#core.sessions, session).states].reverse()
+    const states = state !== null ? [state] : session === null ? [] : [...this.#core.sessions.get(session)?.states ?? []].reverse()
     const records: { call: CallId; record: Uint8Array }[] = []
     for (const candidate of states) {
       const from = must(this.#core.states, candidate).record

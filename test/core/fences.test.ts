@@ -1,7 +1,7 @@
 /** What is late, doubled or of another life changes nothing, and says why; what an attempt received is never lost. */
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
-import { engineId, moveId, type CallId } from '../../src/core/ids.ts'
+import { callId, engineId, moveId, type CallId } from '../../src/core/ids.ts'
 import type { Input } from '../../src/core/input.ts'
 import type { Logged } from '../../src/core/fact.ts'
 import { emptyLedger } from '../../src/core/state.ts'
@@ -174,4 +174,20 @@ test('a restart keeps ledgers, epochs and attempts: a call goes on as a new atte
   at.named('p', [], { digest: 'kept' })
   assert.equal(at.core.programs.get('t/p' as never)?.calls.length, 1)
   assert.deepEqual([at.core.calls.get(call)?.attempt, at.core.calls.get(call)?.stage.kind], [2, 'running'])
+})
+
+test('a session that went with its newest program takes in what an older program of it leaves', () => {
+  const at = new Quiet(1, { config: { programsMax: 2 } })
+  const declare = (program: string, session: string | null): void =>
+    void at.feed({ kind: 'declareProgram', tenant: at.tenant, program, session, agent: 'a', priorityClass: 'default', deadlineUs: null, parent: null, steps: null })
+  declare('older', 's')
+  declare('newer', 's')
+  at.feed({ kind: 'finishProgram', tenant: at.tenant, program: 'newer' })
+  declare('other', null)
+  assert.deepEqual([at.core.programs.has('t/newer' as never), at.core.sessions.size], [false, 0])
+  const call = at.named('older')
+  at.feed({ kind: 'measured', call, promptTokens: 60, matched: { record: callId('gone'), tokens: 60 }, renderingWon: null })
+  at.end(call)
+  at.feed({ kind: 'finishProgram', tenant: at.tenant, program: 'older' })
+  assert.deepEqual([...at.core.sessions.values()].map(({ states }) => states.length), [1])
 })
