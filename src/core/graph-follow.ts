@@ -13,7 +13,7 @@ import type { Fact, Logged } from './fact.ts'
 import { openChildrenOf, verdictOn } from './graph-read.ts'
 import type { Graph, GraphNode } from './graph-state.ts'
 import type { NodeId, ProgramId, ThreadId } from './ids.ts'
-import { closeLater } from './program.ts'
+import { closeLater, endIfDone } from './program.ts'
 import { readyIfDue } from './ready.ts'
 import type { Call } from './state.ts'
 
@@ -126,5 +126,7 @@ function endLost(d: Deciding, lost: Lost): void {
     if (nodes.some((node) => node.thread === id && node.stage.kind === 'open')) continue
     if (thread.forkedFrom !== null) endThread(d, id, why)
     else if (thread.active === null) quieten(d, id)
+    else continue
+    endIfDone(d, must(d.core.programs, thread.program), false)
   }
 }

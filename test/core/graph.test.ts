@@ -379,6 +379,17 @@ test('cancelling a call, by its id or its node\'s name, whether it has come or n
   }
 })
 
+test('a program whose last wait ended with a branch that its join needs no more closes in time', () => {
+  const at = begun()
+  at.nodes(node('a'), node('b1', [], { thread: 'b' }), node('b2', ['b1'], { thread: 'b' }), join('j', ANY, ['a', 'b2']))
+  const b1 = at.call('b1', [], 'b')
+  at.measure(b1)
+  at.end(b1, { finish: 'tool_calls', toolCalls: [{ id: 'x', name: 'x' }] })
+  const facts = at.feedOf(() => at.done('a'))
+  assert.equal(only(facts, 'interrupt.cancelled').length, 1)
+  assert.ok(at.core.timers.has('close:t/p'))
+})
+
 test('a program that ends closes every node and takes no more reports', () => {
   for (const end of ['finishProgram', 'cancelProgram'] as const) {
     const at = begun()

@@ -83,7 +83,15 @@ const DAMAGES: readonly [number, string, (core: CoreState) => void][] = [
     const thread = core.threads.get(interrupt.thread)
     if (thread !== undefined) thread.interrupt = null
     core.timers.delete(`expire:${interrupt.id}`)
+    core.timers.set(`close:${interrupt.program}`, 1)
     interrupt.stage = { kind: 'completed', atUs: 1, by: call(core, 'running').id }
+  }],
+  [14, 'nobody asks anything of a program, and no timer closes it', (core) => {
+    const interrupt = wait(core)
+    const thread = core.threads.get(interrupt.thread)
+    if (thread !== undefined) thread.interrupt = null
+    core.timers.delete(`expire:${interrupt.id}`)
+    interrupt.stage = { kind: 'cancelled', atUs: 1 }
   }],
   [7, 'an effect was committed by a tool that was not called', (core) => { Object.assign(wait(core), { commits: [{ toolCall: 'x', record: null, atUs: 1 }] }) }],
   [7, 'a retry would come under another effect key', (core) => { Object.assign(wait(core), { effectKey: 'other' }) }],

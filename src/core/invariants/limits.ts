@@ -55,6 +55,8 @@ function checkTimers(core: Readonly<CoreState>): void {
     if (waits) must(`parents:${call.id}`, `${call.id} waits for its parents`)
   }
   for (const { id, stage } of core.programs.values()) if (stage.kind === 'ended' && stage.provisional) must(`close:${id}`, `${id} may be reopened`)
+  const busy = new Set([...core.threads.values()].filter(({ active, interrupt }) => active !== null || interrupt !== null).map(({ program }) => program))
+  for (const { id, stage } of core.programs.values()) if (stage.kind === 'open' && !busy.has(id)) must(`close:${id}`, `nobody asks anything of ${id}`)
   for (const { id, owner } of core.states.values()) if (owner.kind === 'session') must(`retire:${id}`, `${id} is kept for its session`)
 }
 
