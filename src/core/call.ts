@@ -11,12 +11,11 @@ import { segmentId, type CallId } from './ids.ts'
 import type { AttemptFailed, Finished, FromAttempt, HangUp, Measured, MeasureFailed, Paused, Progress } from './input.ts'
 import { startInterrupt } from './interrupt.ts'
 import { isOver } from './call-read.ts'
-import { clearTimersOf } from './call-timers.ts'
+import { clearQueueTimersOf, clearTimersOf } from './call-timers.ts'
 import { decideIdle, discardDevice, discardHost, releaseState } from './kv.ts'
 import { couldHold, lastRecordOf, spanTokens, stateOf, stateTokens } from './kv-read.ts'
 import { orderOf } from './orders.ts'
 import { endIfDone, failProgram } from './program.ts'
-import { endWatch } from './promote.ts'
 import { readyIfDue } from './ready.ts'
 import type { Call } from './state.ts'
 import type { Tokens } from './units.ts'
@@ -208,7 +207,7 @@ function leave(d: Deciding, call: Call, say: () => void): void {
   const active = state?.residence.kind === 'active' && state.residence.call === call.id
   const heldTokens = state?.device?.tokens ?? 0
   const hasTail = state !== null && call.startedUs !== null && stateTokens(state) > spanTokens(state)
-  endWatch(d, call.id)
+  clearQueueTimersOf(d, call.id)
   say()
   if (state === null) return
   if (active && state.device !== null && heldTokens < spanTokens(state)) discardDevice(d, state, 'its recompute was not finished')

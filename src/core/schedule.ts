@@ -3,11 +3,11 @@
  * host, or by feeding it again. Says how many tokens are kept and how many are fed a second time.
  */
 import { must } from './assert.ts'
+import { clearQueueTimersOf } from './call-timers.ts'
 import { baseTokensOf, fedTokensOf, granulesBy, luggageOf, wayTo } from './continuation.ts'
 import { clearTimer, type Deciding } from './deciding.ts'
 import { moveId, stateId } from './ids.ts'
 import { granulesFor, isExact, spanTokens, stateOf, stateTokens } from './kv-read.ts'
-import { endWatch } from './promote.ts'
 import { compareCalls } from './queue.ts'
 import type { Call, Engine, State } from './state.ts'
 import type { Tokens, Us } from './units.ts'
@@ -16,7 +16,7 @@ import type { Tokens, Us } from './units.ts'
 export function schedule(d: Deciding, call: Call, engine: Engine): void {
   const state = stateOf(d.core, call)
   const way = wayTo(d.core, call, luggageOf(d.core, call, state), engine)
-  endWatch(d, call.id)
+  clearQueueTimersOf(d, call.id)
   if (state !== null && way === 'onboarded') return beginOnboard(d, call, state, engine)
   if (state?.host != null && state.device === null) {
     d.emit({

@@ -17,7 +17,7 @@
 import { workOf } from './account.ts'
 import { must } from './assert.ts'
 import { boostAccountOf, boostOf } from './boosts.ts'
-import { setTimer, type Deciding } from './deciding.ts'
+import { clearTimer, setTimer, type Deciding } from './deciding.ts'
 import { latestFinishUs, nodeOf } from './graph-read.ts'
 import type { CallId } from './ids.ts'
 import { remainingOf } from './predict/work.ts'
@@ -74,15 +74,21 @@ export function urge(d: Deciding, call: Call, dueUs: Us, remaining: Remaining): 
   d.emit({ kind: 'boost.given', call: call.id, level: BOOSTED_LEVEL, tie: startByUs, slackUs: dueUs - d.nowUs - remaining.highUs })
 }
 
+const timerOf = (call: CallId): string => `slack:${call}`
+
+/** It leaves its queue. */
+export const endUrge = (d: Deciding, call: CallId): void => clearTimer(d, timerOf(call))
+
 function comeBack(d: Deciding, call: Call, atUs: Us): void {
-  const timer = `slack:${call.id}`
+  const timer = timerOf(call.id)
   if ((d.core.timers.get(timer) ?? Number.MAX_SAFE_INTEGER) > atUs) setTimer(d, timer, atUs)
 }
 
 function hasShare(d: Deciding, call: Call): boolean {
   const { boostSharePpm, boostBurstUs, boostsOpenMax } = d.core.config
   const { boostedUs, open } = boostAccountOf(d.core, call.payer)
-  const allUs = workOf(must(d.core.tenants, call.payer).service)
+  // The payer is no tenant where the call arrived while all was only observed.
+  const allUs = workOf(must(d.core.tenants, must(d.core.programs, call.program).tenant).service)
   return open < boostsOpenMax && boostedUs - boostBurstUs <= Math.floor(allUs / 1_000_000) * boostSharePpm
 }
 

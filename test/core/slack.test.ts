@@ -44,6 +44,14 @@ test('from the moment at which the long end of what is left no longer fits, a ca
   assert.ok((at.core.calls.get(call)?.level ?? 0) < (at.core.calls.get(older)?.level ?? 0))
   at.end([...at.core.engines.values()].flatMap(({ running }) => [...running])[0] as CallId)
   assert.equal(at.core.calls.get(call)?.stage.kind, 'running')
+  assert.equal(at.core.timers.has(TIMER(call)), false, 'who runs waits for no moment')
+})
+
+test('a call that arrived while all was only observed is put in front as a call of its tenant', () => {
+  const at = busy({ config: { mode: 'observe' } })
+  const call = waiting(at, 'late')
+  at.core = { ...at.core, config: { ...at.core.config, mode: 'schedule' } }
+  assert.deepEqual(kinds(urged(at, call, at.nowUs + 2_900_000)), ['boost.given'])
 })
 
 test('of boosted calls that goes first which must start soonest', () => {

@@ -75,6 +75,8 @@ function isWaitedFor(core: Readonly<CoreState>, timer: string): boolean {
       return stage?.kind === 'open' || (stage?.kind === 'ended' && stage.provisional)
     }
     case 'parents': return core.calls.get(subject as CallId)?.stage.kind === 'measured'
+    case 'promote':
+    case 'slack': return core.calls.get(subject as CallId)?.stage.kind === 'ready'
     case 'detached': return core.calls.get(subject as CallId)?.stage.kind === 'detached'
     default: return true
   }
