@@ -48,7 +48,8 @@ export function planReport(core: Readonly<CoreState>, program: ProgramId, report
     core, program, graph, drawn: new Map(), threads: new Map(), nodes: new Map(), grown: new Map(), outcomes: [],
     edges: graph?.edges ?? 0,
   }
-  const refused = first(report.forks, (fork) => drawFork(to, fork))
+  const refused = tooLong(to, report)
+    ?? first(report.forks, (fork) => drawFork(to, fork))
     ?? first(report.nodes, (node) => drawNode(to, node))
     ?? first(report.nodes, (node) => drawParents(to, node))
     ?? tooMany(to)
@@ -123,15 +124,16 @@ const ruleText = (join: JoinRule | null): string =>
 
 function drawParents(to: Drawing, report: NodeReport): Refusal | null {
   const id = nodeId(report.node)
-  const parents: Edge[] = []
+  const parents = new Map<NodeId, Edge>()
   for (const { node, edge } of report.parents) {
     const from = parentOf(to, node)
     if (typeof from !== 'string') return from
-    if (!parents.some((parent) => parent.from === from)) parents.push({ from, kind: edge })
+    if (!parents.has(from)) parents.set(from, { from, kind: edge })
   }
   const fresh = to.nodes.get(id)
   const known = at(to, id)
-  const added = parents.filter(({ from }) => known?.parents.some((parent) => parent.from === from) !== true)
+  for (const { from } of known?.parents ?? []) parents.delete(from)
+  const added = [...parents.values()]
   if (known === undefined || added.length === 0) return null
   if (fresh === undefined && known.kind !== 'JOIN') return refuse('node_conflict', `"${report.node}" has other parents`)
   if (fresh === undefined && known.stage.kind !== 'open') return refuse('node_closed', `"${report.node}" is ${known.stage.kind}`)
@@ -155,6 +157,14 @@ function parentOf(to: Drawing, name: string): NodeId | Refusal {
   if (call.node !== null) return call.node
   declare(to, { node: id, of: 'LLM', thread: call.thread, parents: [], join: null, serviceUs: null, call: call.id })
   return id
+}
+
+/** Looked at before anything is drawn: a report that says more than may ever be known costs no more than its size. */
+function tooLong(to: Drawing, { nodes, outcomes }: Report): Refusal | null {
+  const { nodesPerProgramMax, edgesPerProgramMax } = to.core.config
+  const edges = nodes.reduce((sum, { parents }) => sum + parents.length, 0)
+  if (Math.max(nodes.length, outcomes.length) > nodesPerProgramMax) return refuse('graph_full', `the report names ${Math.max(nodes.length, outcomes.length)} nodes, and nodesPerProgramMax is ${nodesPerProgramMax}`)
+  return edges > edgesPerProgramMax ? refuse('graph_full', `the report names ${edges} parents, and edgesPerProgramMax is ${edgesPerProgramMax}`) : null
 }
 
 function tooMany(to: Drawing): Refusal | null {

@@ -15,8 +15,8 @@ import { upcast } from '../core/upcast.ts'
 import type { Us } from '../core/units.ts'
 import type { FactLog } from './ports.ts'
 
-/** Inputs kept; between them and twice as many, so that dropping the oldest costs nothing. */
-const INPUTS_MAX = 4_096
+/** Inputs kept, and what a report of a graph names counts as one each; between that and twice as much, so that dropping the oldest costs nothing. */
+const WEIGHT_MAX = 4_096
 
 /** Plain JSON. `inputs` is empty where the state before them can no longer be had: `snapshot` is then the state as it broke. */
 export interface Dump {
@@ -31,11 +31,16 @@ export interface Dump {
 
 export class BlackBox {
   readonly #inputs: { readonly nowUs: Us; readonly input: Input; readonly seq: number }[] = []
+  #weight = 0
 
-  /** Just before the input is decided. */
+  /** Just before the input is decided. The newest stays, whatever it weighs. */
   note(core: Readonly<CoreState>, nowUs: Us, input: Input): void {
     this.#inputs.push({ nowUs, input, seq: core.seq })
-    if (this.#inputs.length > 2 * INPUTS_MAX) this.#inputs.splice(0, INPUTS_MAX)
+    this.#weight += weightOf(input)
+    if (this.#weight <= 2 * WEIGHT_MAX) return
+    let dropped = 0
+    for (; this.#weight > WEIGHT_MAX && dropped < this.#inputs.length - 1; dropped += 1) this.#weight -= weightOf((this.#inputs[dropped] as { input: Input }).input)
+    this.#inputs.splice(0, dropped)
   }
 
   dump(error: Error, core: Readonly<CoreState>, log: FactLog): Dump {
@@ -49,6 +54,13 @@ export class BlackBox {
       inputs: before === null ? [] : this.#inputs.map(({ nowUs, input }) => ({ nowUs, input })),
     }
   }
+}
+
+/** Only a report of a graph is as large as its client makes it. */
+function weightOf(input: Input): number {
+  if (input.kind !== 'reportGraph') return 1
+  const { forks, nodes, outcomes } = input
+  return 1 + forks.length + outcomes.length + nodes.reduce((sum, { parents }) => sum + 1 + parents.length, 0)
 }
 
 const plain = (snapshot: Snapshot): Dump['snapshot'] => ({ ...snapshot, texts: [...snapshot.texts] })

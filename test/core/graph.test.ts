@@ -379,6 +379,13 @@ test('cancelling a call, by its id or its node\'s name, whether it has come or n
   }
 })
 
+test('a report that says more than may ever be known is refused before it is drawn', () => {
+  const at = begun(1, { nodesPerProgramMax: 2, edgesPerProgramMax: 2 })
+  assert.equal(at.refusal(at.nodes(node('a'), node('a'), node('a'))), 'graph_full')
+  assert.equal(at.refusal(at.nodes(node('a'), node('b', ['a', 'a', 'a']))), 'graph_full')
+  assert.equal(at.refusal(at.nodes(node('a'), node('b', ['a', 'a']))), null)
+})
+
 test('a program whose last wait ended with a branch that its join needs no more closes in time', () => {
   const at = begun()
   at.nodes(node('a'), node('b1', [], { thread: 'b' }), node('b2', ['b1'], { thread: 'b' }), join('j', ANY, ['a', 'b2']))

@@ -1,5 +1,6 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
+import { tenantId } from '../../src/core/ids.ts'
 import { replayDump, type Dump } from '../../src/driver/black-box.ts'
 import { byHand, type ByHand } from './by-hand.ts'
 import { submission } from './house.ts'
@@ -62,4 +63,18 @@ test('where the state before the last inputs cannot be had, the dump holds the s
   const dump = await busy(at)
   assert.deepEqual([dump.inputs.length, dump.snapshot?.seq], [0, at.driver.core.seq])
   assert.equal(replayDump(dump), null)
+})
+
+test('large reports of graphs are kept by what they name, so that few of them are', async () => {
+  const at = await lived(1)
+  await at.flush()
+  const tenant = tenantId('t')
+  const nodes = Array.from({ length: 1_000 }, (_, count) => ({ node: `n${count}`, kind: 'TOOL' as const, thread: null, parents: [], join: null, serviceUs: null }))
+  for (let count = 0; count < 50; count += 1) at.driver.post({ kind: 'reportGraph', tenant, program: 'p', epoch: null, parent: null, forks: [], nodes, outcomes: [] })
+  await at.turn()
+  await at.flush()
+  at.driver.post(NONSENSE)
+  await at.turn()
+  const inputs = at.dumps[0]?.inputs.length ?? 0
+  assert.ok(inputs > 1 && inputs <= 10, `${inputs}`)
 })
