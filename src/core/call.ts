@@ -91,8 +91,8 @@ export function progress(d: Deciding, input: Progress): void {
   const engine = d.core.engines.get(input.engine)
   if (engine?.stage !== 'joined') return ignore(d, 'progress', input.engine, engine === undefined ? 'there is no such engine' : 'the engine is lost')
   if (input.speeds !== null) d.emit({ kind: 'engine.progress', engine: engine.id, speeds: input.speeds })
-  for (const { report, ...said } of input.calls) {
-    const call = speaker(d, { ...said, engine: input.engine, reign: input.reign }, 'progress')
+  for (const { call: id, attempt, epoch, report } of input.calls) {
+    const call = speaker(d, { call: id, attempt, epoch, engine: input.engine, reign: input.reign }, 'progress')
     if (call === null) continue
     d.emit({ kind: 'call.progressed', call: call.id, attempt: call.attempt, report })
     demote(d, call)

@@ -2,9 +2,8 @@
  * Owns the scheduling cycle: of each model that a fact of this step touched, the ready calls, the next to be served first,
  * each placed where there is memory for it. Where there is none, somebody gives way: first what is idle, cheapest regret
  * first, so that a ready call is never stuck behind a waiting one; then, if the order says so, a running call. What is being
- * freed for a call is kept for it: a worse call may pass only with memory it already has. Then the standing orders, where
- * they changed; the spare lane of an engine whose granule is a lane is the one of its worst running call, whose order lets
- * it be offloaded.
+ * freed for a call is kept for it: a worse call may pass only with memory it already has. Then the standing orders
+ * (`standing-orders.ts`), where they may have changed.
  *
  * A step looks at no more than it touched: at most `dispatchWindow` calls that do not fit, of which room is made for
  * `memoryWaitersMax` and the others start only where nobody must give way; none after the first once no engine has a place
@@ -15,18 +14,19 @@ import { setTimer, type Deciding } from './deciding.ts'
 import { granulesBy } from './continuation.ts'
 import type { CallId, EngineId } from './ids.ts'
 import { discardDevice, giveWay, type MayLose } from './kv.ts'
-import { callWaitingOn, granulesFor, granulesFree, granulesLeaving, granulesOf, granulesTotal, sequencesLeaving, stateOf } from './kv-read.ts'
+import { callWaitingOn, granulesFor, granulesFree, granulesLeaving, granulesOf, sequencesLeaving, stateOf } from './kv-read.ts'
 import { carryOut, placementFor } from './placement.ts'
 import type { Victim } from './policy/residency/residency.ts'
 import { giveUpWorst, preemptFor } from './preempt.ts'
 import { reservedFor, reservedOn } from './reservations.ts'
 import { residencyOf } from './residencies.ts'
-import { candidates, compareCalls, compareTurns } from './queue.ts'
-import type { Call, Engine, StandingOrder, State } from './state.ts'
+import { candidates, compareTurns } from './queue.ts'
+import { giveOrders } from './standing-orders.ts'
+import type { Call, Engine, State } from './state.ts'
 import type { Granules, Us } from './units.ts'
 
 export function dispatch(d: Deciding): void {
-  const { models, engines, calls, ranks } = d.touched
+  const { models, engines, calls, ranks, reranked } = d.touched
   while (models.size + engines.size + calls.size > 0) {
     for (const id of engines) for (const call of must(d.core.engines, id).running) growGrant(d, call)
     engines.clear()
@@ -38,7 +38,7 @@ export function dispatch(d: Deciding): void {
       startCalls(d, model)
     }
   }
-  for (const id of ranks) giveOrders(d, must(d.core.engines, id))
+  for (const id of ranks) giveOrders(d, must(d.core.engines, id), reranked)
 }
 
 /** What one look at a model's queue has found so far. */
@@ -214,28 +214,4 @@ function growGrant(d: Deciding, id: CallId): void {
   if (granulesFree(engine) < needed - held) makeRoom(d, call, engine, needed - held, null)
   if (granulesFree(engine) >= needed - held) d.emit({ kind: 'call.granted', call: id, granules: needed })
   else if (granulesLeaving(d.core, engine) === 0) giveUpWorst(d, call, engine)
-}
-
-// ---------------------------------------------------------------- standing orders
-
-/** Ranks and grants of what runs here, and what may be done to each without asking; told only where they changed. */
-function giveOrders(d: Deciding, engine: Engine): void {
-  if (engine.stage !== 'joined' || !engine.capabilities.rank) return
-  const running = [...engine.running].map((id) => must(d.core.calls, id)).sort(compareCalls)
-  const orders: StandingOrder[] = running.map((call, rank) => ({
-    call: call.id, rank, grantGranules: stateOf(d.core, call)?.device?.granules ?? 0, asVictim: asVictim(engine),
-  }))
-  if (!sameOrders(orders, engine.orders)) d.emit({ kind: 'engine.ordered', engine: engine.id, orders })
-}
-
-const sameOrders = (a: readonly StandingOrder[], b: readonly StandingOrder[]): boolean =>
-  a.length === b.length && a.every((order, rank) => {
-    const other = b[rank]
-    return order.call === other?.call && order.grantGranules === other.grantGranules && order.asVictim === other.asVictim
-  })
-
-/** Where a State takes one granule whole, a pause alone frees nothing. */
-function asVictim(engine: Engine): StandingOrder['asVictim'] {
-  if (granulesTotal(engine) === 0) return 'pause'
-  return engine.capabilities.offload ? 'offload' : engine.capabilities.discard ? 'discard' : 'pause'
 }

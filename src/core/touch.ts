@@ -22,9 +22,11 @@ export interface Touched {
   readonly calls: Set<CallId>
   /** Whose standing orders may have changed. */
   readonly ranks: Set<EngineId>
+  /** Calls that run there since a moment ago, or whose key or grant is another. */
+  readonly reranked: Set<CallId>
 }
 
-export const untouched = (): Touched => ({ models: new Set(), engines: new Set(), calls: new Set(), ranks: new Set() })
+export const untouched = (): Touched => ({ models: new Set(), engines: new Set(), calls: new Set(), ranks: new Set(), reranked: new Set() })
 
 export function touch(core: Readonly<CoreState>, fact: Fact, touched: Touched): void {
   switch (fact.kind) {
@@ -38,6 +40,7 @@ export function touch(core: Readonly<CoreState>, fact: Fact, touched: Touched): 
       return progressed(core, must(core.calls, fact.call), fact.report, touched)
     case 'call.scheduled':
       touched.ranks.add(fact.engine)
+      touched.reranked.add(fact.call)
       return
     case 'call.granted':
     case 'call.demoted':
@@ -63,6 +66,7 @@ export function touch(core: Readonly<CoreState>, fact: Fact, touched: Touched): 
       if (!core.engines.has(fact.engine)) return
       freed(core, fact.engine, touched)
       touched.engines.add(fact.engine)
+      for (const call of must(core.engines, fact.engine).running) touched.reranked.add(call)
       return
     case 'engine.lost':
       return freed(core, fact.engine, touched)
@@ -109,8 +113,11 @@ function left(core: Readonly<CoreState>, id: CallId, touched: Touched): void {
 }
 
 /** Its key or grant is another: a worse key may cost it its place, a better one may take another's. */
-function reranked({ stage, model }: Call, kind: 'call.granted' | 'call.demoted' | 'call.promoted', touched: Touched): void {
-  if (stage.kind === 'running' || stage.kind === 'pausing') touched.ranks.add(stage.engine)
+function reranked({ id, stage, model }: Call, kind: 'call.granted' | 'call.demoted' | 'call.promoted', touched: Touched): void {
+  if (stage.kind === 'running' || stage.kind === 'pausing') {
+    touched.ranks.add(stage.engine)
+    touched.reranked.add(id)
+  }
   if (kind !== 'call.granted') touched.models.add(model)
 }
 

@@ -15,6 +15,7 @@ function leftUndone(core: CoreState): Logged[] {
   for (const engine of core.engines.values()) {
     d.touched.engines.add(engine.id)
     d.touched.ranks.add(engine.id)
+    for (const call of engine.running) d.touched.reranked.add(call)
   }
   for (const model of core.queues.keys()) d.touched.models.add(model)
   dispatch(d)

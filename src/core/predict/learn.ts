@@ -57,15 +57,19 @@ export function learnProgramBegun(core: CoreState, program: Program): void {
 
 /** To the program and to its root: service, and calls that are over. */
 export function learnService(core: CoreState, program: Program, grownUs: Us, calls: number): void {
-  for (const one of program.parent === null ? [program] : [program, must(core.programs, rootOf(core, program).id)]) {
-    const before = { ...one.standing }
-    one.standing.servedUs += grownUs
-    one.standing.callsDone += calls
-    if (one.stage.kind !== 'open') continue
-    for (const { service, calls: steps } of works(core, one)) {
-      move(service, toMs(before.servedUs), toMs(one.standing.servedUs))
-      move(steps, before.callsDone, one.standing.callsDone)
-    }
+  serve(core, program, grownUs, calls)
+  if (program.parent !== null) serve(core, must(core.programs, rootOf(core, program).id), grownUs, calls)
+}
+
+function serve(core: CoreState, program: Program, grownUs: Us, calls: number): void {
+  const { standing } = program
+  const { servedUs, callsDone } = standing
+  standing.servedUs += grownUs
+  standing.callsDone += calls
+  if (program.stage.kind !== 'open') return
+  for (const work of works(core, program)) {
+    move(work.service, toMs(servedUs), toMs(standing.servedUs))
+    if (calls > 0) move(work.calls, callsDone, standing.callsDone)
   }
 }
 
@@ -90,7 +94,11 @@ export function learnReopened(core: CoreState, program: Program): void {
   }
 }
 
-const works = (core: CoreState, program: Program): Work[] => worksOf(core, program).map(({ work }) => work)
+/** Of its kind, of its tenant, of all. */
+function works(core: CoreState, { tenant, kind }: Program): Work[] {
+  const { learned } = must(core.tenants, tenant)
+  return [must(learned.kinds, kind), learned.work, core.learned.work]
+}
 
 function count(sizes: Sizes, size: number, by: 1 | -1): void {
   const bucket = sizeBucketOf(size, sizes.open.length)
