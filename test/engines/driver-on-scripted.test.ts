@@ -112,7 +112,7 @@ for (const [name, shapes, core, happens] of [
   ['lanes without a lower tier', [{ ...LANES, residency: false, preempt: false }], {}, ['kv.preserved', 'kv.discarded']],
   ['blocks', [BLOCKS], { grantTokens: 16 }, ['call.granted', 'kv.preserved']],
   ['an engine that keeps its own counsel', [{ memory: null, runningMax: 3 }], {}, ['call.retried']],
-  ['two engines', [LANES, BLOCKS], { hostBytesMax: 600_000 }, ['kv.moved', 'engine.lost']],
+  ['two engines', [LANES, BLOCKS], { hostBytesMax: 600_000, residency: 'always-offload' }, ['kv.moved', 'engine.lost']],
 ] as const) {
   test(`many programs come to their end without one command that makes no sense: ${name}`, async () => {
     const at = await house(shapes, core as Partial<CoreConfig>)
