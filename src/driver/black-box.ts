@@ -1,6 +1,7 @@
 /**
  * Owns what is told when a law breaks: the last inputs and the state before them, so that the breach can be seen again
- * away from the server. Inputs hold ids, counts and digests, never what somebody said.
+ * away from the server. Inputs hold ids, counts and digests, names and reasons that a runtime gave, never what a model was
+ * told or said.
  */
 import { apply, emptyCore } from '../core/apply.ts'
 import { InvariantError } from '../core/assert.ts'
