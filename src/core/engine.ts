@@ -14,16 +14,26 @@ import { discardDevice, discardHost, failMove, releaseState } from './kv.ts'
 import { hostFreeBytes } from './kv-read.ts'
 import { closeLater } from './program.ts'
 import { residencyOf } from './residencies.ts'
-import type { Call, Engine } from './state.ts'
+import type { Call, Capabilities, Engine } from './state.ts'
 
 export function engineJoined(d: Deciding, input: EngineJoined): void {
   if (input.reign !== d.core.reign) return ignore(d, 'engineJoined', input.engine, `reign ${input.reign}, now ${d.core.reign}`)
   const before = d.core.engines.get(input.engine)
-  if (before?.stage === 'joined') lose(d, before, 'it joined anew', (call) => retry(d, call, 'its engine joined anew'))
+  const learnt = before?.stage === 'joined' && hasLearnt(before.capabilities, input.capabilities)
+  if (before?.stage === 'joined' && !learnt) lose(d, before, 'it joined anew', (call) => retry(d, call, 'its engine joined anew'))
   d.emit({ kind: 'engine.joined', engine: input.engine, capabilities: input.capabilities, speeds: input.speeds })
   takeInventory(d, must(d.core.engines, input.engine), input.inventory ?? [])
   failWhatFitsNowhere(d)
   for (const model of input.capabilities.models) returnMany(d, model)
+}
+
+/**
+ * In the same life, only how exact it is has become known. An engine that can say what it holds says so instead; any other
+ * is told to be lost by its adapter before it comes back.
+ */
+function hasLearnt(before: Capabilities, now: Capabilities): boolean {
+  const isNews = before.exact.answer !== now.exact.answer || before.exact.because !== now.exact.because
+  return isNews && !now.inventory && JSON.stringify({ ...before, exact: now.exact }) === JSON.stringify(now)
 }
 
 export function engineLost(d: Deciding, input: EngineLost): void {

@@ -35,6 +35,8 @@ export class Admissions {
   readonly #streams: Streams
   readonly #asking = new Map<CallId, Asking>()
   readonly #outcomes = new Map<CallId, Outcome>()
+  /** How many were attached to a call and are not told yet. */
+  readonly #joining = new Map<CallId, number>()
   #replies: Waiting[] = []
   #refusal: Extract<CallUpdate, { kind: 'refused' }> | null = null
 
@@ -95,6 +97,16 @@ export class Admissions {
     return promise
   }
 
+  /** Comes before `show`, as soon as it is decided. */
+  decided(fact: Fact): void {
+    if (fact.kind === 'call.attached') this.#joining.set(fact.as, (this.#joining.get(fact.as) ?? 0) + 1)
+  }
+
+  /** Whether somebody listens to a call, or is about to: it is not given up then, whoever else has left. */
+  isHeard(call: CallId): boolean {
+    return this.#joining.has(call) || this.#streams.hasFollowers(call)
+  }
+
   show(fact: Fact): void {
     switch (fact.kind) {
       case 'call.arrived': return this.#arrived(fact.call)
@@ -131,11 +143,18 @@ export class Admissions {
   }
 
   #attached(id: CallId, as: CallId): void {
+    this.#joined(as)
     this.#ports.bodies.drop(bodyOf(id))
     const call = this.#core.calls.get(as)
     if (call === undefined) return this.#answer(id, [FORGOTTEN])
     if (!this.#streams.has(as)) this.#streams.reopen(as, must(this.#core.programs, call.program).tenant, this.#first(call))
     this.#follow(id, as)
+  }
+
+  #joined(as: CallId): void {
+    const left = (this.#joining.get(as) ?? 0) - 1
+    if (left > 0) this.#joining.set(as, left)
+    else this.#joining.delete(as)
   }
 
   #follow(id: CallId, as: CallId): void {

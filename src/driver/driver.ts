@@ -132,11 +132,14 @@ export class Driver implements Gateway {
     const nowUs = this.#ports.clock.nowUs()
     const facts: Logged[] = []
     for (const input of inputs) {
+      // Its last reader left, and since then another came.
+      if (input.kind === 'hangUp' && this.#admissions.isHeard(input.call)) continue
       this.#blackBox.note(this.core, nowUs, input)
       const decided = step(this.core, input, nowUs)
       for (const logged of decided) {
         this.#trace.note(this.core, logged)
         this.#performer.decided(logged)
+        this.#admissions.decided(logged.fact)
       }
       facts.push(...decided)
     }

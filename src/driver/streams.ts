@@ -50,6 +50,10 @@ export class Streams {
     return this.#streams.has(call)
   }
 
+  hasFollowers(call: CallId): boolean {
+    return (this.#streams.get(call)?.followers.size ?? 0) > 0
+  }
+
   tokens(call: CallId): readonly number[] {
     return this.#streams.get(call)?.tokens ?? []
   }

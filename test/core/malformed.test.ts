@@ -61,6 +61,21 @@ test('an engine that joins anew has lost what it had: its calls are tried again'
   assert.equal(at.core.calls.get(call)?.attempt, 2)
 })
 
+test('an engine of which it became known how exact it is keeps what runs and lies on it', () => {
+  const unknown = { ...LANES, inventory: false, exact: { answer: 'unknown', because: 'the probe runs' } } as const
+  const at = new Quiet(1, { engines: [unknown] })
+  at.waiting('waits')
+  const call = at.named('runs')
+  at.measure(call)
+  const held = at.core.engines.get(E0)?.ownedGranules
+  const facts = at.feed({ kind: 'engineJoined', engine: E0, reign: 1, capabilities: { ...unknown, exact: { answer: 'yes', because: 'probed' } }, speeds: SPEEDS })
+  assert.deepEqual(kinds(facts).filter((kind) => kind === 'engine.lost' || kind === 'kv.discarded' || kind === 'call.retried'), [])
+  assert.equal(at.core.calls.get(call)?.attempt, 1)
+  assert.equal(at.core.engines.get(E0)?.ownedGranules, held)
+  assert.equal(at.core.engines.get(E0)?.capabilities.exact.answer, 'yes')
+  assert.equal(only(at.end(call), 'call.completed').length, 1, 'what ran there ends as if nothing had been')
+})
+
 test('who fits nowhere since an engine came back smaller is told, and keeps nobody else waiting', () => {
   const at = new Quiet(1, { engines: [{ ...LANES, runningMax: 1 }] })
   const [first, large, small] = [at.named('a'), at.named('b'), at.named('c')]

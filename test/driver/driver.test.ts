@@ -43,6 +43,25 @@ test('the same body while unanswered is a retry: one call, one commit, two reade
   await at.close()
 })
 
+test('who asks again while the first client hangs up gets the call, and it is not cancelled under them', async () => {
+  const at = await house({ items: [{ text: 'one two three four five six seven eight nine ten' }], tokensPerSecond: 50 })
+  const ask = () => at.driver.submit(submission([{ role: 'user', content: 'x' }], { session: 's' }, { digest: 'same' }))
+  for (const hangsUp of ['before the retry is decided', 'before it is told'] as const) {
+    const first = ask()
+    const one = (async () => { for await (const update of first.updates) if (update.kind === 'arrived') break })()
+    await until(() => [...at.driver.core.calls.values()].some(({ stage }) => stage.kind === 'running'))
+    await one
+    const again = ask()
+    if (hangsUp === 'before it is told') await Promise.resolve()
+    first.hangUp()
+    const answer = await follow(again)
+    assert.equal(answer.last.kind, 'done', `${hangsUp}: ${JSON.stringify(answer.last)}`)
+    assert.equal(answer.text, 'one two three four five six seven eight nine ten')
+  }
+  await at.close()
+  assert.deepEqual(at.fatal, [])
+})
+
 test('a retry of a call whose tool calls were committed gets them again and generates nothing', async () => {
   const at = await house(TOOLS)
   const same = { digest: 'again' }
