@@ -38,10 +38,11 @@ interface DriverOptions {
 const INPUTS_PER_TURN_MAX = 256
 /** Facts read again in one go for the traces of before the snapshot. */
 const RECALL_FACTS = 1_000
-/** At it a new call is refused (`queue_full`): the core does not keep up. */
+/** At it calls and acts on programs are refused (`queue_full`): the core does not keep up. */
 const INBOX_MAX = 10_000
 
-const STOPPING: ProgramReply = { ok: false, code: 'engine_unavailable', why: 'the server is stopping' }
+const STOPPING = { ok: false, code: 'engine_unavailable', why: 'the server is stopping' } as const
+const INBOX_FULL = { ok: false, code: 'queue_full', why: `${INBOX_MAX} inputs wait to be looked at` } as const
 
 export class Driver implements Gateway {
   readonly core: CoreState
@@ -252,8 +253,8 @@ export class Driver implements Gateway {
 
   submit(submission: Submission): CallHandle {
     const call = callId(this.#ports.ids.fresh())
-    if (this.#stopped) return this.#admissions.refused('engine_unavailable', 'the server is stopping')
-    if (this.#inbox.length >= INBOX_MAX) return this.#admissions.refused('queue_full', `${INBOX_MAX} inputs wait to be looked at`)
+    const closed = this.#closed()
+    if (closed !== null) return this.#admissions.refused(closed.code, closed.why)
     const body = bodyOf(call)
     this.#ports.bodies.put(body, submission.tenant, Buffer.from(submission.body))
     const handle = this.#admissions.handle(call, (gone) => this.post({ kind: 'hangUp', call: gone }))
@@ -265,8 +266,15 @@ export class Driver implements Gateway {
     return handle
   }
 
+  /** Why nothing is taken in now; null where it is. */
+  #closed(): Extract<ProgramReply, { ok: false }> | null {
+    if (this.#stopped) return STOPPING
+    return this.#inbox.length >= INBOX_MAX ? INBOX_FULL : null
+  }
+
   declare(program: Parameters<Gateway['declare']>[0]): Promise<ProgramReply> {
-    if (this.#stopped) return Promise.resolve(STOPPING)
+    const closed = this.#closed()
+    if (closed !== null) return Promise.resolve(closed)
     const raw = program.program ?? this.#ports.ids.fresh()
     const reply = this.#admissions.reply(programId(program.tenant, raw), ({ kind }) => kind === 'program.started')
     this.post({ kind: 'declareProgram', ...program, program: raw })
@@ -274,28 +282,32 @@ export class Driver implements Gateway {
   }
 
   finish(tenant: TenantId, program: string): Promise<ProgramReply> {
-    if (this.#stopped) return Promise.resolve(STOPPING)
+    const closed = this.#closed()
+    if (closed !== null) return Promise.resolve(closed)
     const reply = this.#admissions.reply(programId(tenant, program), ({ kind }) => kind === 'program.completed')
     this.post({ kind: 'finishProgram', tenant, program })
     return reply
   }
 
   cancel(tenant: TenantId, program: string): Promise<ProgramReply> {
-    if (this.#stopped) return Promise.resolve(STOPPING)
+    const closed = this.#closed()
+    if (closed !== null) return Promise.resolve(closed)
     const reply = this.#admissions.reply(programId(tenant, program), ({ kind }) => kind === 'program.cancelled')
     this.post({ kind: 'cancelProgram', tenant, program })
     return reply
   }
 
   report(tenant: TenantId, program: string, report: GraphReport): Promise<ProgramReply> {
-    if (this.#stopped) return Promise.resolve(STOPPING)
+    const closed = this.#closed()
+    if (closed !== null) return Promise.resolve(closed)
     const reply = this.#admissions.reply(programId(tenant, program), (fact) => fact.kind === 'graph.reported' && fact.by === null)
     this.post({ kind: 'reportGraph', tenant, program, ...report })
     return reply
   }
 
   cancelThread(tenant: TenantId, program: string, thread: string): Promise<ProgramReply> {
-    if (this.#stopped) return Promise.resolve(STOPPING)
+    const closed = this.#closed()
+    if (closed !== null) return Promise.resolve(closed)
     const id = threadId(programId(tenant, program), thread)
     const reply = this.#admissions.reply(programId(tenant, program), (fact) => fact.kind === 'thread.cancelled' && fact.thread === id)
     this.post({ kind: 'cancelThread', tenant, program, thread })
@@ -303,7 +315,8 @@ export class Driver implements Gateway {
   }
 
   cancelCall(tenant: TenantId, program: string, call: string): Promise<ProgramReply> {
-    if (this.#stopped) return Promise.resolve(STOPPING)
+    const closed = this.#closed()
+    if (closed !== null) return Promise.resolve(closed)
     const reply = this.#admissions.reply(programId(tenant, program), (fact) =>
       (fact.kind === 'call.cancelled' && fact.call === call) || (fact.kind === 'node.cancelled' && fact.node === call))
     this.post({ kind: 'cancelCall', tenant, program, call })
@@ -311,7 +324,8 @@ export class Driver implements Gateway {
   }
 
   commitEffect(tenant: TenantId, program: string, toolCall: string, record: string | null): Promise<ProgramReply> {
-    if (this.#stopped) return Promise.resolve(STOPPING)
+    const closed = this.#closed()
+    if (closed !== null) return Promise.resolve(closed)
     const reply = this.#admissions.reply(programId(tenant, program), (fact) => fact.kind === 'effect.committed' && fact.toolCall === toolCall)
     this.post({ kind: 'commitEffect', tenant, program, toolCall, record })
     return reply

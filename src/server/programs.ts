@@ -3,6 +3,7 @@
  * caller's tenant: another's program is as absent as one that never was.
  */
 import type { FastifyReply, FastifyRequest } from 'fastify'
+import type { Logged } from '../core/fact.ts'
 import type { Program } from '../core/state.ts'
 import type { ProgramReply } from '../driver/gateway.ts'
 import type { Page } from '../protocol/admin.ts'
@@ -92,9 +93,21 @@ export const programFacts = (door: Door): Handler => async (request, reply, cred
   if (waitSeconds === null) return refuseQuery(reply, 'waitSeconds', `is an integer from 1 to ${WAIT_SECONDS_MAX}`)
   const program = findProgram(door.gateway.core, credential.tenant, raw)
   if (program === null) return sendProblem(reply, problem('unknown_program', `"${raw}"`))
-  const facts = (most: number) => door.gateway.facts(credential.tenant, raw, most).filter(({ seq }) => seq > after)
-  if (waitSeconds > 0 && facts(1).length === 0) await nextFact(door, reply, () => facts(1).length > 0, waitSeconds * 1_000)
-  return reply.send({ object: 'list', data: facts(max) })
+  const facts = () => door.gateway.facts(credential.tenant, raw, FACTS_MAX).filter(({ seq }) => seq > after)
+  const hasNews = (): boolean => (door.gateway.facts(credential.tenant, raw, 1)[0]?.seq ?? 0) > after
+  if (waitSeconds > 0 && !hasNews()) await nextFact(door, reply, hasNews, waitSeconds * 1_000)
+  // Who follows must miss none; who only looks wants the newest.
+  const told = after > 0 ? facts().slice(0, max) : facts().slice(-max)
+  return reply.send({ object: 'list', data: told.map((logged) => withoutOthers(door, credential, logged)) })
+}
+
+/** A call that took its place may be another tenant's: then it has no name here. */
+function withoutOthers(door: Door, { tenant }: Credential, logged: Logged): object {
+  if (logged.fact.kind !== 'call.preempted') return logged
+  const { calls, programs } = door.gateway.core
+  const by = calls.get(logged.fact.by)
+  const isOwn = by !== undefined && programs.get(by.program)?.tenant === tenant
+  return isOwn ? logged : { ...logged, fact: { ...logged.fact, by: 'another call' } }
 }
 
 /** Resolves when it has happened, when the time is over, or when nobody listens any more. */
