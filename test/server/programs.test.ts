@@ -1,6 +1,7 @@
 /** The routes of programs: through the eyes of one tenant. */
 import assert from 'node:assert/strict'
 import { describe, test } from 'node:test'
+import { FACT_VERSION } from '../../src/core/fact.ts'
 import { bodyId, callId, engineId, interruptId, programId, stateId, tenantId, threadId } from '../../src/core/ids.ts'
 import { appOf, bearer, tenantKey, type App, type Reply } from './app-of.ts'
 import { fakeGateway, joinEngine, type FakeGateway } from './fake-gateway.ts'
@@ -139,6 +140,34 @@ describe('an act on a program', () => {
     for (const query of ['after=x', 'waitSeconds=31', 'waitSeconds=-1']) {
       assert.equal((await ask(app, 'GET', `/v1/programs/p/facts?${query}`)).statusCode, 400)
     }
+  })
+
+  test('who follows its facts misses none, however few fit one answer; who only looks gets the newest', async (t) => {
+    const app = appOf(t, fakeGateway(), { tenants })
+    await ask(app, 'POST', '/v1/programs', 'key-of-a', { id: 'p' })
+    await ask(app, 'POST', '/v1/programs/p/graph', 'key-of-a', { nodes: [{ id: 'a', kind: 'CODE' }] })
+    await ask(app, 'POST', '/v1/programs/p/graph', 'key-of-a', { outcomes: [{ id: 'a', outcome: 'completed' }] })
+    await ask(app, 'DELETE', '/v1/programs/p')
+    const seqs = async (query: string): Promise<number[]> =>
+      (await ask(app, 'GET', `/v1/programs/p/facts${query}`)).json().data.map(({ seq }: { seq: number }) => seq)
+    const all = await seqs('')
+    assert.ok(all.length > 3)
+    const read = [all[0] ?? 0]
+    for (let more = await seqs(`?after=${read.at(-1)}&max=1`); more.length > 0; more = await seqs(`?after=${read.at(-1)}&max=1`)) read.push(...more)
+    assert.deepEqual(read, all)
+    assert.deepEqual(await seqs('?max=2'), all.slice(-2))
+  })
+
+  test('a call of another tenant that took the place of one has no name in its facts', async (t) => {
+    const gateway = fakeGateway()
+    const app = appOf(t, gateway, { tenants })
+    await ask(app, 'POST', '/v1/programs', 'key-of-a', { id: 'p' })
+    gateway.logged.push({
+      seq: 99, atUs: 0, version: FACT_VERSION,
+      fact: { kind: 'call.preempted', program: programId(tenantId('a'), 'p'), call: callId('mine'), by: callId('theirs'), engine: engineId('e'), why: 'a better call has no memory' } as never,
+    })
+    const reply = await ask(app, 'GET', '/v1/programs/p/facts')
+    assert.equal(reply.json().data.at(-1).fact.by, 'another call')
   })
 
   test('is told what its tools did, once the tool call is known', async (t) => {
