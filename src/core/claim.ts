@@ -28,7 +28,7 @@ export function claimOf(core: Readonly<CoreState>, input: Submit, program: Progr
   if (found.stage.kind !== 'open') return refuse('node_closed', `is ${found.stage.kind}`)
   if (found.call !== null) return refuse('node_closed', `is the call ${found.call}`)
   if (found.thread !== null && found.thread !== thread) return refuse('node_conflict', 'was declared for another thread')
-  const more = claims.parents.filter((parent) => !found.parents.some(({ from }) => isNamed(core, from, parent)))
+  const more = claims.parents.filter((parent) => !found.parents.some(({ from }) => isNamed(core, program, from, parent)))
   if (more.length > 0) return refuse('node_conflict', `was declared without the parent "${more[0] ?? ''}"`)
   const behind = lastOpenOf(core, thread)
   const circle = behind !== null && cycleThrough(core, [node], (id) => core.graphs.get(program)?.nodes.get(id), { node, behind }) !== null
@@ -43,8 +43,10 @@ function bringAlong(core: Readonly<CoreState>, input: Submit, program: ProgramId
   return 'code' in plan ? plan : { node: nodeId(name), plan }
 }
 
-const isNamed = (core: Readonly<CoreState>, node: NodeId, name: string): boolean =>
-  node === nodeId(name) || core.calls.get(name as CallId)?.node === node
+function isNamed(core: Readonly<CoreState>, program: ProgramId, node: NodeId, name: string): boolean {
+  const call = core.calls.get(name as CallId)
+  return node === nodeId(name) || (call?.program === program && call.node === node)
+}
 
 /** The thread that a declared node names, for a call that names none. */
 export function threadOfNode(core: Readonly<CoreState>, program: ProgramId, name: string | null): ThreadId | null {

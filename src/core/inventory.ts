@@ -17,7 +17,7 @@ export function takeInventory(d: Deciding, engine: Engine, inventory: readonly H
   const unclaimed = new Map<StateId, string>()
   const adopted = new Set<StateId>()
   for (const held of inventory) {
-    if (adopted.has(held.state)) continue
+    if (adopted.has(held.state) || unclaimed.has(held.state)) continue
     const why = mismatch(d.core, engine, held)
     if (why !== null) {
       unclaimed.set(held.state, why)

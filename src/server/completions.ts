@@ -4,7 +4,8 @@
  * the call is sized still has its own status. Leaves to the gateway everything about when and where it runs.
  */
 import { createHash } from 'node:crypto'
-import type { FastifyReply, FastifyRequest } from 'fastify'
+import type { FastifyReply } from 'fastify'
+import type { Claims } from '../core/input.ts'
 import type { CallUpdate, Submission } from '../driver/gateway.ts'
 import { problem, problemOf, type Problem } from '../protocol/errors.ts'
 import { parseChat, type ChatRequest } from '../protocol/openai.ts'
@@ -17,6 +18,8 @@ import { UpdateFeed, type FeedStep } from './update-feed.ts'
 
 /** Says for one call whether recompute must give the same tokens; a header, as it is not part of the prompt. */
 const EXACT_HEADER = 'x-resume-exact'
+/** What a call waits for, and what it is fenced by: one that cannot be read is refused, where others are ignored and counted. */
+const BINDING_HEADERS: ReadonlySet<string> = new Set(['x-program-call-id', 'x-program-parent-call-ids', 'x-program-epoch'])
 /** A rough size until the engine's tokenizer has counted. */
 const CHARS_PER_TOKEN = 4
 
@@ -30,7 +33,13 @@ export const completions = (door: Door): Handler => async (request, reply, crede
   if (exact === undefined) {
     return sendProblem(reply, problem('invalid_request', `"${EXACT_HEADER}" is neither true nor false`, EXACT_HEADER))
   }
-  const submission = submissionOf(door, request, parsed.request, credential, exact)
+  const identified = identify(request.raw.rawHeaders, { tools: parsed.request.call.tools, ...parsed.request })
+  door.metrics.identified(identified.claims.identity.source, identified.ignored)
+  const unusable = identified.ignored.find(({ header }) => BINDING_HEADERS.has(header))
+  if (unusable !== undefined) {
+    return sendProblem(reply, problem('invalid_request', `"${unusable.header}" is ${unusable.why}, and without it the call would mean something else`, unusable.header))
+  }
+  const submission = submissionOf(door, identified.claims, parsed.request, credential, exact)
   const answer = new Answer(door, reply, parsed.request)
   const feed = new UpdateFeed(door.gateway.submit(submission), reply.raw, () => door.metrics.hungUp(answer.stage))
   door.feeds.add(feed)
@@ -44,11 +53,9 @@ export const completions = (door: Door): Handler => async (request, reply, crede
 // ---------------------------------------------------------------- in
 
 function submissionOf(
-  door: Door, request: FastifyRequest, chat: ChatRequest, credential: Credential, exact: boolean | null,
+  door: Door, claims: Claims, chat: ChatRequest, credential: Credential, exact: boolean | null,
 ): Submission {
   const { call } = chat
-  const { claims, ignored } = identify(request.raw.rawHeaders, { tools: call.tools, ...chat })
-  door.metrics.identified(claims.identity.source, ignored)
   const body = JSON.stringify(call)
   const exactResume = exact ?? credential.exactResume
   // The same words for another program or node, or under another epoch, are another call and not a retry.

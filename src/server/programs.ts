@@ -87,10 +87,10 @@ export const programFacts = (door: Door): Handler => async (request, reply, cred
   const raw = rawIdOf(request)
   const max = numberOf(request, 'max', FACTS_DEFAULT, FACTS_MAX)
   if (max === null) return refuseQuery(reply, 'max', `is an integer from 1 to ${FACTS_MAX}`)
-  const after = numberOf(request, 'after', 0, Number.MAX_SAFE_INTEGER)
+  const after = numberOf(request, 'after', 0, Number.MAX_SAFE_INTEGER, 0)
   if (after === null) return refuseQuery(reply, 'after', 'is the "seq" of a fact')
-  const waitSeconds = numberOf(request, 'waitSeconds', 0, WAIT_SECONDS_MAX)
-  if (waitSeconds === null) return refuseQuery(reply, 'waitSeconds', `is an integer from 1 to ${WAIT_SECONDS_MAX}`)
+  const waitSeconds = numberOf(request, 'waitSeconds', 0, WAIT_SECONDS_MAX, 0)
+  if (waitSeconds === null) return refuseQuery(reply, 'waitSeconds', `is an integer from 0 to ${WAIT_SECONDS_MAX}`)
   const program = findProgram(door.gateway.core, credential.tenant, raw)
   if (program === null) return sendProblem(reply, problem('unknown_program', `"${raw}"`))
   const facts = () => door.gateway.facts(credential.tenant, raw, FACTS_MAX).filter(({ seq }) => seq > after)
@@ -140,10 +140,10 @@ const rawIdOf = (request: FastifyRequest): string => (request.params as { readon
 const refuseQuery = (reply: FastifyReply, name: string, rule: string): FastifyReply =>
   sendProblem(reply, problem('invalid_request', `"${name}" ${rule}`, name))
 
-/** Null where the query says something else than an integer from 1 to `max`. */
-function numberOf(request: FastifyRequest, name: string, otherwise: number, max: number): number | null {
+/** Null where the query says something else than an integer from `min` to `max`. */
+function numberOf(request: FastifyRequest, name: string, otherwise: number, max: number, min = 1): number | null {
   const given = (request.query as Readonly<Record<string, unknown>>)[name]
   if (given === undefined) return otherwise
-  const value = typeof given === 'string' && /^\d{1,16}$/.test(given) ? Number(given) : 0
-  return value >= 1 && value <= max ? value : null
+  const value = typeof given === 'string' && /^\d{1,16}$/.test(given) ? Number(given) : -1
+  return value >= min && value <= max ? value : null
 }

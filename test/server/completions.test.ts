@@ -242,6 +242,17 @@ describe('the digest, the credential and the resume', () => {
     assert.equal(refused.json().error.param, 'x-resume-exact')
   })
 
+  test('a header that says what the call waits for, or which epoch it is of, is refused where it cannot be read', async (t) => {
+    const gateway = fakeGateway(answering('ok'))
+    const app = appOf(t, gateway)
+    for (const [header, value] of [['x-program-parent-call-ids', 'a,,b'], ['x-program-call-id', 'x'.repeat(300)], ['x-program-epoch', '-1']] as const) {
+      const refused = await post(app, chatBody(), { 'x-program-id': 'p', [header]: value })
+      assert.deepEqual([refused.statusCode, refused.json().error.param], [400, header])
+    }
+    assert.equal(gateway.calls.length, 0)
+    assert.equal((await post(app, chatBody(), { 'x-program-id': 'p', 'x-program-final': 'perhaps' })).statusCode, 200, 'others are ignored and counted')
+  })
+
   test('two tenants with the same ids stay apart by tenant', async (t) => {
     const gateway = fakeGateway(answering('ok'))
     const app = appOf(t, gateway, { tenants: [tenantKey('a', 'key-of-a'), tenantKey('b', 'key-of-b')] })

@@ -137,6 +137,7 @@ describe('an act on a program', () => {
     await ask(app, 'DELETE', '/v1/programs/p')
     assert.deepEqual((await next).json().data.map((logged: { fact: { kind: string } }) => logged.fact.kind), ['program.cancelled'])
     assert.deepEqual((await ask(app, 'GET', `/v1/programs/p/facts?after=${seen + 1}&waitSeconds=1`)).json().data, [])
+    assert.equal((await ask(app, 'GET', '/v1/programs/p/facts?after=0&waitSeconds=0')).statusCode, 200)
     for (const query of ['after=x', 'waitSeconds=31', 'waitSeconds=-1']) {
       assert.equal((await ask(app, 'GET', `/v1/programs/p/facts?${query}`)).statusCode, 400)
     }
