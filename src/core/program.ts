@@ -178,5 +178,3 @@ export function makeRoomForProgram(d: Deciding, spare: ProgramId | null): boolea
 }
 
 const isUnanswered = (d: Deciding, id: Program['calls'][number]): boolean => !isOver(must(d.core.calls, id))
-
-

@@ -408,4 +408,3 @@ function charge(members: readonly Member[], us: Us): void {
     attempt.spentUs[need.again ? 'recompute' : need.kind] += us
   })
 }
-

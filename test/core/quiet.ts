@@ -48,4 +48,3 @@ export class Quiet extends World {
 export const kinds = (facts: readonly Logged[]): Fact['kind'][] => facts.map(({ fact }) => fact.kind)
 export const only = <K extends Fact['kind']>(facts: readonly Logged[], kind: K): Extract<Fact, { kind: K }>[] =>
   facts.map(({ fact }) => fact).filter((fact): fact is Extract<Fact, { kind: K }> => fact.kind === kind)
-

@@ -152,3 +152,11 @@ test('in a random world with restarts and engines that outlive them, every invar
   }
   assert.ok(found > 20, `${found} States were adopted`)
 })
+
+test('a State that an engine names twice, once wrongly, is dropped and not kept as well', () => {
+  const { at, held } = cutOff()
+  const facts = join(at, [{ ...held, digest: 'another' }, held])
+  assert.deepEqual(only(facts, 'kv.unclaimed').map(({ states }) => states.map(({ state }) => state)), [[held.state]])
+  assert.deepEqual(only(facts, 'kv.found'), [])
+  assert.equal(at.core.states.get(held.state)?.residence.kind, 'gone')
+})
