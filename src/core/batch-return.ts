@@ -13,6 +13,7 @@ import { carryOut } from './placement.ts'
 import { candidatesFor, placementOf } from './placements.ts'
 import { pack, type Parcel, type Room } from './policy/placement/pack.ts'
 import { candidates } from './queue.ts'
+import { sitesOf } from './site.ts'
 import type { Call } from './state.ts'
 import type { Granules } from './units.ts'
 
@@ -64,7 +65,7 @@ const isAway = (residence: { readonly kind: string; readonly tier?: string }): b
 /** Null where the policy reckons no time. One that gets no place now is reckoned twice the dearest place. */
 function parcelOf(d: Deciding, call: Call, id: StateId): Parcel | null {
   const state = must(d.core.states, id)
-  const priced = placementOf(d.core).priced(d.core, call, state, candidatesFor(d.core, call, state), NOBODY)
+  const priced = placementOf(d.core).priced(d.core, call, state, candidatesFor(d.core, call, state, sitesOf(d.core, call.model)), NOBODY)
   if (priced.length === 0) return null
   const to = new Map(priced.map(({ engine, way, queueUs, prefillUs, transferUs, criticalUs, pressureUs }) => [engine, {
     granules: granulesBy(d.core, call, state, must(d.core.engines, engine), way),

@@ -1,4 +1,4 @@
-/** Owns the context of one step: what may be read, the time, and the one way to say something: `emit` is apply + append. */
+/** Owns the context of one turn: what may be read, the time, and the one way to say something: `emit` is apply + append. */
 import { apply } from './apply.ts'
 import { FACT_VERSION, type Fact, type Logged } from './fact.ts'
 import type { CoreState } from './state.ts'
@@ -13,7 +13,7 @@ export interface Deciding {
   readonly touched: Touched
 }
 
-export function deciding(core: CoreState, nowUs: Us, facts: Logged[]): Deciding {
+export function deciding(core: CoreState, nowUs: Us, say: (logged: Logged) => void): Deciding {
   const touched = untouched()
   return {
     core,
@@ -23,7 +23,7 @@ export function deciding(core: CoreState, nowUs: Us, facts: Logged[]): Deciding 
       touch(core, fact, touched)
       const logged: Logged = { seq: core.seq + 1, atUs: nowUs, version: FACT_VERSION, fact }
       apply(core, logged)
-      facts.push(logged)
+      say(logged)
     },
   }
 }

@@ -20,13 +20,18 @@ import type { Victim } from './policy/residency/residency.ts'
 import { giveUpWorst, preemptFor } from './preempt.ts'
 import { reservedFor, reservedOn } from './reservations.ts'
 import { residencyOf } from './residencies.ts'
-import { candidates, compareTurns } from './queue.ts'
+import { candidates, compareTurns, isInWindow } from './queue.ts'
 import { giveOrders } from './standing-orders.ts'
+import { sitesOf, type Site } from './site.ts'
 import type { Call, Engine, State } from './state.ts'
 import type { Granules, Us } from './units.ts'
 
 export function dispatch(d: Deciding): void {
-  const { models, engines, calls, ranks, reranked } = d.touched
+  const { models, newcomers, engines, calls, ranks, reranked } = d.touched
+  for (const id of newcomers) {
+    const call = d.core.calls.get(id)
+    if (call?.stage.kind === 'ready' && !models.has(call.model) && isInWindow(d.core, call)) models.add(call.model)
+  }
   while (models.size + engines.size + calls.size > 0) {
     for (const id of engines) for (const call of must(d.core.engines, id).running) growGrant(d, call)
     engines.clear()
@@ -43,14 +48,14 @@ export function dispatch(d: Deciding): void {
 
 /** What one look at a model's queue has found so far. */
 interface Look {
+  /** Engines of the model, as they stand. */
+  sites: Site[]
   /** Device memory that calls before the present one wait for, by engine. */
   readonly wanted: Map<EngineId, Granules>
   /** How many such calls there are, by engine. */
   readonly waiting: Map<EngineId, number>
   /** How many in all. */
   waiters: number
-  /** Engines with a place for one more call, once room is made for nobody any more. */
-  open: readonly Engine[] | null
   /** Calls that could not start. */
   readonly passed: Set<CallId>
   /** Idle States of an engine, as ranked when it was first short. */
@@ -62,49 +67,47 @@ interface Look {
 function startCalls(d: Deciding, model: string): void {
   const queue = d.core.queues.get(model)
   if (queue === undefined || queue.size === 0) return
-  const { reservations } = d.core.turns
-  const look: Look = { wanted: new Map([...reservations].map(([engine, { granules }]) => [engine, granules])), waiting: new Map(), waiters: 0, open: null, passed: new Set(), victims: new Map(), againUs: Number.MAX_SAFE_INTEGER }
-  for (const { call } of [...reservations.values()]) {
+  const look = newLook(d, model)
+  for (const { call } of [...d.core.turns.reservations.values()]) {
     const reserved = must(d.core.calls, call)
     if (reserved.model === model) tryRun(d, reserved, look)
   }
   for (let started = true; started;) {
     started = false
-    const full = !hasPlace(d, model)
+    look.sites = sitesOf(d.core, model)
+    const most = windowOf(d, look.sites)
     for (const id of candidates(queue)) {
-      const call = must(d.core.calls, id)
       if (look.passed.has(id) || reservedFor(d.core, id) !== null) continue
       // Who starts is charged, so the next to be served may be another's.
-      if (tryRun(d, call, look)) {
+      if (tryRun(d, must(d.core.calls, id), look)) {
         started = true
         break
       }
       look.passed.add(id)
-      if (full || look.passed.size > d.core.config.dispatchWindow) break
+      if (look.passed.size >= most) break
     }
   }
   const timer = `dispatch:${model}`
   if (look.againUs !== Number.MAX_SAFE_INTEGER && d.core.timers.get(timer) !== look.againUs) setTimer(d, timer, look.againUs)
 }
 
-/** Whether an engine of the model could run one more call, its memory left aside. */
-function hasPlace(d: Deciding, model: string): boolean {
-  for (const engine of d.core.engines.values()) {
-    if (engine.stage === 'joined' && placesOf(engine) > 0 && engine.capabilities.models.includes(model)) return true
-  }
-  return false
+function newLook(d: Deciding, model: string): Look {
+  const wanted = new Map([...d.core.turns.reservations].map(([engine, { granules }]) => [engine, granules]))
+  return { sites: sitesOf(d.core, model), wanted, waiting: new Map(), waiters: 0, passed: new Set(), victims: new Map(), againUs: Number.MAX_SAFE_INTEGER }
 }
 
-const placesOf = ({ capabilities, running, resuming }: Engine): number => capabilities.runningMax - running.size - resuming
+/** How many calls that do not fit are looked at: the first alone where no engine has a place for one more. */
+const windowOf = (d: Deciding, sites: readonly Site[]): number =>
+  sites.some(({ places }) => places > 0) ? d.core.config.dispatchWindow + 1 : 1
 
 /** True where the call went on its way. */
 function tryRun(d: Deciding, call: Call, look: Look): boolean {
   const state = stateOf(d.core, call)
   if (state?.residence.kind === 'moving') return false
   if (look.waiters >= d.core.config.memoryWaitersMax && !needsNoRoom(d, call, state, look)) return false
-  const placed = placementFor(d, call, state, look.wanted)
+  const placed = placementFor(d, call, state, look.sites, look.wanted)
   if (placed === null) return false
-  const { engine } = placed
+  const { engine } = placed.site
   const held = state?.device?.engine === engine.id ? state.device.granules : 0
   const needed = Math.max(0, granulesBy(d.core, call, state, engine, placed.way) - held)
   const kept = reservedOn(d.core, engine, call)
@@ -112,7 +115,11 @@ function tryRun(d: Deciding, call: Call, look: Look): boolean {
   const before = look.waiting.get(engine.id) ?? 0
   if (!fits(engine, needed, better, held > 0)) {
     // Nobody gives way for a call that would have no place.
-    if (before === 0 || before < placesOf(engine)) makeRoom(d, call, engine, needed + better, look)
+    if (before === 0 || before < placesOf(engine)) {
+      const { seq } = d.core
+      makeRoom(d, call, engine, needed + better, look)
+      if (d.core.seq !== seq) look.sites = sitesOf(d.core, call.model)
+    }
     if (!fits(engine, needed, better, held > 0)) {
       passOver(d, call, engine, needed, look)
       return false
@@ -122,6 +129,8 @@ function tryRun(d: Deciding, call: Call, look: Look): boolean {
   carryOut(d, call, state, engine, look.wanted)
   return true
 }
+
+const placesOf = ({ capabilities, running, resuming }: Engine): number => capabilities.runningMax - running.size - resuming
 
 /** What it lacks is kept from worse calls for this look; and from better ones too, once the first in line waited long for its size. */
 function passOver(d: Deciding, call: Call, engine: Engine, needed: Granules, look: Look): void {
@@ -142,12 +151,11 @@ const isLarge = ({ ownedGranules, sequencesUsed }: Engine, needed: Granules): bo
 
 /** Some engine has a place and all the memory for it, and neither is kept for a call before it. */
 function needsNoRoom(d: Deciding, call: Call, state: State | null, look: Look): boolean {
-  look.open ??= [...d.core.engines.values()].filter((engine) => engine.stage === 'joined' && placesOf(engine) > 0)
-  return look.open.some((engine) => {
+  return look.sites.some(({ engine, places, freeGranules }) => {
+    if (places <= 0) return false
     const needed = granulesFor(d.core, engine, call)
-    if (state?.device?.engine === engine.id && needed <= state.device.granules) return placesOf(engine) > 0
-    return placesOf(engine) > (look.waiting.get(engine.id) ?? 0) && granulesFree(engine) - (look.wanted.get(engine.id) ?? 0) >= needed
-      && engine.capabilities.models.includes(call.model)
+    if (state?.device?.engine === engine.id && needed <= state.device.granules) return true
+    return places > (look.waiting.get(engine.id) ?? 0) && freeGranules - (look.wanted.get(engine.id) ?? 0) >= needed
   })
 }
 
@@ -203,8 +211,8 @@ function takeIdle(d: Deciding, call: Call, engine: Engine, short: () => number, 
 
 /** Grants follow what a call generates, by a step once half of one is used; where a granule holds a whole State there is nothing to do. */
 function growGrant(d: Deciding, id: CallId): void {
-  const call = must(d.core.calls, id)
-  if (call.stage.kind !== 'running') return
+  const call = d.core.calls.get(id)
+  if (call?.stage.kind !== 'running') return
   const engine = must(d.core.engines, call.stage.engine)
   if (engine.stage !== 'joined' || engine.capabilities.memory === null) return
   const held = stateOf(d.core, call)?.device?.granules ?? 0

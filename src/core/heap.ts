@@ -64,6 +64,16 @@ export function* bestFirst<T extends Entry>(heap: Heap<T>, compare: Compare<T>):
   }
 }
 
+/** How many entries are better than that of `id`; `most` where so many are, or it is not there. */
+export function placeAmongBest<T extends Entry>(heap: Heap<T>, id: T['id'], compare: Compare<T>, most: number): number {
+  let better = 0
+  for (const entry of bestFirst(heap, compare)) {
+    if (entry.id === id || better === most) return better
+    better += 1
+  }
+  return most
+}
+
 /** Puts an entry into a place whose own has gone. */
 function settle<T extends Entry>(heap: Heap<T>, entry: T, place: number, compare: Compare<T>): void {
   const parent = heap.entries[(place - 1) >> 1]

@@ -11,20 +11,22 @@ import { candidatesFor, placementOf } from './placements.ts'
 import type { Ahead, Placement } from './policy/placement/placement.ts'
 import { reservedFor } from './reservations.ts'
 import { schedule } from './schedule.ts'
+import { sitesOf, type Site } from './site.ts'
 import type { Call, Engine, State } from './state.ts'
 
 /** Null where no engine that is there could hold it. */
-export function placementFor(d: Deciding, call: Call, state: State | null, ahead: Ahead): Placement | null {
-  const candidates = candidatesFor(d.core, call, state)
+export function placementFor(d: Deciding, call: Call, state: State | null, sites: readonly Site[], ahead: Ahead): Placement | null {
+  const candidates = candidatesFor(d.core, call, state, sites)
   const reserved = reservedFor(d.core, call.id)
-  if (reserved !== null && candidates.includes(reserved)) return { engine: reserved, way: wayTo(d.core, call, luggageOf(d.core, call, state), reserved) }
+  const kept = reserved === null ? undefined : candidates.find(({ engine }) => engine === reserved)
+  if (kept !== undefined) return { site: kept, way: wayTo(d.core, call, luggageOf(d.core, call, state), kept.engine) }
   return candidates.length === 0 ? null : placementOf(d.core).place(d.core, call, state, candidates, ahead)
 }
 
 /** There is room for it where it was placed, by the way that is best by now. Only a choice is told: one engine alone is none. */
 export function carryOut(d: Deciding, call: Call, state: State | null, engine: Engine, ahead: Ahead): void {
   const way = wayTo(d.core, call, luggageOf(d.core, call, state), engine)
-  const candidates = candidatesFor(d.core, call, state)
+  const candidates = candidatesFor(d.core, call, state, sitesOf(d.core, call.model))
   if (candidates.length > 1) {
     const priced = placementOf(d.core).priced(d.core, call, state, candidates, ahead)
     if (priced.length > 0) d.emit({ kind: 'call.placed', call: call.id, engine: engine.id, way, candidates: priced })

@@ -1,6 +1,6 @@
 /**
  * Owns the choice of a placement by name (one line here and one file beside the others is a new one), and which engines a
- * call may go to at all: joined, of its model, and large enough to hold it. Of more than `placementEnginesMax` that many
+ * call may go to at all: those of its model that are large enough to hold it. Of more than `placementEnginesMax` that many
  * are looked at, beginning at one that the call's number picks, and the one that has its KV.
  */
 import type { PlacementName } from './config.ts'
@@ -9,18 +9,19 @@ import { policyNames } from './joints.ts'
 import { leastSeconds } from './policy/placement/least-seconds.ts'
 import { mostRoom } from './policy/placement/most-room.ts'
 import type { PlacementPolicy } from './policy/placement/placement.ts'
-import type { Call, CoreState, Engine, State } from './state.ts'
+import type { Site } from './site.ts'
+import type { Call, CoreState, State } from './state.ts'
 
 const PLACEMENTS: Readonly<Record<PlacementName, PlacementPolicy>> = { 'least-seconds': leastSeconds, 'most-room': mostRoom }
 
 export const placementOf = (core: Readonly<CoreState>): PlacementPolicy => PLACEMENTS[policyNames(core).placement]
 
-export function candidatesFor(core: Readonly<CoreState>, call: Readonly<Call>, state: Readonly<State> | null): Engine[] {
-  const able: Engine[] = []
-  for (const engine of core.engines.values()) if (engine.stage === 'joined' && couldHold(core, engine, call)) able.push(engine)
+/** `sites`: the engines of its model as they stand. */
+export function candidatesFor(core: Readonly<CoreState>, call: Readonly<Call>, state: Readonly<State> | null, sites: readonly Site[]): readonly Site[] {
+  const able = sites.filter(({ engine }) => couldHold(core, engine, call))
   const { placementEnginesMax } = core.config
   if (able.length <= placementEnginesMax) return able
   const from = call.seq % able.length
-  return able.filter(({ id }, index) =>
-    (index + able.length - from) % able.length < placementEnginesMax || id === state?.device?.engine)
+  return able.filter(({ engine }, index) =>
+    (index + able.length - from) % able.length < placementEnginesMax || engine.id === state?.device?.engine)
 }

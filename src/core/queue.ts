@@ -5,7 +5,7 @@
  */
 import { bandRank, bandsInOrder, chargeBand, count, emptyQueue, liftBandFloor, shareOf, type ReadyQueue } from './bands.ts'
 import { must } from './assert.ts'
-import { bestFirst } from './heap.ts'
+import { bestFirst, placeAmongBest } from './heap.ts'
 import type { CallId } from './ids.ts'
 import type { Call, CoreState } from './state.ts'
 import { byKey, byVirtual, chargeTenant, join, leave, liftFloor, weighted, type Virtual } from './tenants.ts'
@@ -28,6 +28,25 @@ export function* candidates(queue: ReadyQueue): Generator<CallId, void> {
       for (const { id } of bestFirst(must(tenants.shares, tenant).calls, byKey)) yield id
     }
   }
+}
+
+/** Whether a ready call is among those that a look at its queue may come to (`dispatch.ts`). */
+export function isInWindow(core: Readonly<CoreState>, call: Readonly<Call>): boolean {
+  const queue = must(core.queues, call.model)
+  const count = core.config.dispatchWindow + 1 + core.turns.reservations.size
+  let before = 0
+  for (const { band, size, tenants } of bandsInOrder(queue)) {
+    if (band !== call.band) {
+      if ((before += size) >= count) return false
+      continue
+    }
+    for (const { id } of bestFirst(tenants.waiting, byVirtual)) {
+      const { calls } = must(tenants.shares, id)
+      if (id === call.payer) return before + placeAmongBest(calls, call.id, byKey, count - before) < count
+      if ((before += calls.entries.length) >= count) return false
+    }
+  }
+  return false
 }
 
 /** By how much the share of a running call is ahead of a ready one's, at the first level where they differ; null: one share. */

@@ -4,7 +4,8 @@
  * writes nothing itself: each fact is applied by `apply.ts` as it is emitted, so a later decision sees the earlier one.
  *
  * Each input has its function in the file of its noun. After any of them, `followGraphs` carries what ended along the
- * declared graphs, and `dispatch` looks whether a ready call can run.
+ * declared graphs, and `dispatch` looks whether a ready call can run. Inputs of one moment make a turn: each is decided as
+ * it is taken, and what can run is looked for once, when all are known.
  */
 import { assert, unreachable } from './assert.ts'
 import { finished, attemptFailed, hangUp, measured, measureFailed, paused, progress } from './call.ts'
@@ -25,17 +26,40 @@ import type { CoreState } from './state.ts'
 import { submit } from './submit.ts'
 import type { Us } from './units.ts'
 
+/** A turn of one input. */
 export function step(core: CoreState, input: Input, nowUs: Us): Logged[] {
+  const turn = openTurn(core, nowUs)
+  return [...turn.take(input), ...turn.end()]
+}
+
+interface Turn {
+  /** The facts of one input. */
+  take(input: Input): Logged[]
+  /** The facts of the scheduling cycle; nothing is taken afterwards. */
+  end(): Logged[]
+}
+
+/** Nothing else may be decided, nor a state kept, until it has ended. */
+export function openTurn(core: CoreState, nowUs: Us): Turn {
   assert(Number.isSafeInteger(nowUs), 'time is an integer of microseconds')
-  const facts: Logged[] = []
+  let facts: Logged[] = []
   // A clock that went back is a fault of the world: time stands still until it has caught up.
-  const d = deciding(core, Math.max(nowUs, core.nowUs), facts)
-  const wrong = malformed(input)
-  if (wrong === null) decide(d, input)
-  else refuseMalformed(d, input, wrong)
-  followGraphs(d, facts)
-  dispatch(d)
-  return facts
+  const d = deciding(core, Math.max(nowUs, core.nowUs), (logged) => facts.push(logged))
+  return {
+    take(input) {
+      facts = []
+      const wrong = malformed(input)
+      if (wrong === null) decide(d, input)
+      else refuseMalformed(d, input, wrong)
+      followGraphs(d, facts)
+      return facts
+    },
+    end() {
+      facts = []
+      dispatch(d)
+      return facts
+    },
+  }
 }
 
 function decide(d: Deciding, input: Input): void {

@@ -9,13 +9,15 @@ import { imageReserveBytes } from './cost.ts'
 import type { Fact } from './fact.ts'
 import type { CallId, EngineId, StateId } from './ids.ts'
 import { granulesFree, granulesOf, hostFreeBytes } from './kv-read.ts'
-import { isFarAhead } from './queue.ts'
+import { isFarAhead, isInWindow } from './queue.ts'
 import type { AttemptReport } from './input.ts'
 import type { Call, CoreState, Move } from './state.ts'
 
 export interface Touched {
   /** Whose queues are looked at. */
   readonly models: Set<string>
+  /** Calls that came into a queue, or forward in it: looked at only where they are among the first. */
+  readonly newcomers: Set<CallId>
   /** Where running calls that could not grow may do so now. */
   readonly engines: Set<EngineId>
   /** Running calls that may want to grow. */
@@ -26,16 +28,17 @@ export interface Touched {
   readonly reranked: Set<CallId>
 }
 
-export const untouched = (): Touched => ({ models: new Set(), engines: new Set(), calls: new Set(), ranks: new Set(), reranked: new Set() })
+export const untouched = (): Touched => ({ models: new Set(), newcomers: new Set(), engines: new Set(), calls: new Set(), ranks: new Set(), reranked: new Set() })
 
 export function touch(core: Readonly<CoreState>, fact: Fact, touched: Touched): void {
   switch (fact.kind) {
     case 'call.ready':
     case 'call.promoted':
     case 'call.aged':
-    case 'boost.given':
-      touched.models.add(must(core.calls, fact.call).model)
+      touched.newcomers.add(fact.call)
       return
+    case 'boost.given':
+      return boosted(must(core.calls, fact.call), touched)
     case 'call.progressed':
       return progressed(core, must(core.calls, fact.call), fact.report, touched)
     case 'call.scheduled':
@@ -44,7 +47,6 @@ export function touch(core: Readonly<CoreState>, fact: Fact, touched: Touched): 
       return
     case 'call.granted':
     case 'call.demoted':
-    case 'call.promoted':
       return reranked(must(core.calls, fact.call), fact.kind, touched)
     case 'call.paused':
     case 'call.retried':
@@ -107,13 +109,19 @@ function atRest(core: Readonly<CoreState>, id: StateId, touched: Touched): void 
 function left(core: Readonly<CoreState>, id: CallId, touched: Touched): void {
   const { stage, model, thread } = must(core.calls, id)
   if (stage.kind === 'running' || stage.kind === 'pausing') freed(core, stage.engine, touched)
-  else if (stage.kind === 'ready' || stage.kind === 'resuming') touched.models.add(model)
+  else if (stage.kind === 'resuming' || (stage.kind === 'ready' && isInWindow(core, must(core.calls, id)))) touched.models.add(model)
   const { state } = must(core.threads, thread)
   if (state !== null) atRest(core, state, touched)
 }
 
-/** Its key or grant is another: a worse key may cost it its place, a better one may take another's. */
-function reranked({ id, stage, model }: Call, kind: 'call.granted' | 'call.demoted' | 'call.promoted', touched: Touched): void {
+/** In its queue it goes forward; of one that runs, others may no longer take the place. */
+function boosted({ id, stage, model }: Call, touched: Touched): void {
+  if (stage.kind === 'ready') touched.newcomers.add(id)
+  else touched.models.add(model)
+}
+
+/** Its key or grant is another: a worse key may cost it its place. */
+function reranked({ id, stage, model }: Call, kind: 'call.granted' | 'call.demoted', touched: Touched): void {
   if (stage.kind === 'running' || stage.kind === 'pausing') {
     touched.ranks.add(stage.engine)
     touched.reranked.add(id)

@@ -10,7 +10,7 @@ import type { Input } from '../core/input.ts'
 import { checkInvariants } from '../core/invariants.ts'
 import { nothingSeen } from '../core/invariants/law.ts'
 import { restoreSnapshot, takeSnapshot, type Snapshot } from '../core/snapshot.ts'
-import { step } from '../core/step.ts'
+import { openTurn } from '../core/step.ts'
 import type { CoreState } from '../core/state.ts'
 import { upcast } from '../core/upcast.ts'
 import type { Us } from '../core/units.ts'
@@ -27,20 +27,28 @@ export interface Dump {
   readonly config: CoreConfig
   /** Null: the empty state. */
   readonly snapshot: Omit<Snapshot, 'texts'> & { readonly texts: readonly string[] } | null
-  readonly inputs: readonly { readonly nowUs: Us; readonly input: Input }[]
+  readonly inputs: readonly Told[]
 }
 
+/** Inputs of one turn have one number. */
+interface Told { readonly turn: number; readonly nowUs: Us; readonly input: Input }
+
 export class BlackBox {
-  readonly #inputs: { readonly nowUs: Us; readonly input: Input; readonly seq: number }[] = []
+  readonly #inputs: (Told & { readonly seq: number })[] = []
   #weight = 0
 
-  /** Just before the input is decided. The newest stays, whatever it weighs. */
-  note(core: Readonly<CoreState>, nowUs: Us, input: Input): void {
-    this.#inputs.push({ nowUs, input, seq: core.seq })
+  /** Just before the input is decided. Whole turns are dropped, and the newest stays, whatever it weighs. */
+  note(core: Readonly<CoreState>, nowUs: Us, input: Input, turn: number): void {
+    this.#inputs.push({ turn, nowUs, input, seq: core.seq })
     this.#weight += weightOf(input)
     if (this.#weight <= 2 * WEIGHT_MAX) return
     let dropped = 0
-    for (; this.#weight > WEIGHT_MAX && dropped < this.#inputs.length - 1; dropped += 1) this.#weight -= weightOf((this.#inputs[dropped] as { input: Input }).input)
+    for (const [index, old] of this.#inputs.entries()) {
+      if (old.turn === turn) break
+      if (this.#weight <= WEIGHT_MAX && old.turn !== this.#inputs[index - 1]?.turn) break
+      this.#weight -= weightOf(old.input)
+      dropped = index + 1
+    }
     this.#inputs.splice(0, dropped)
   }
 
@@ -52,7 +60,7 @@ export class BlackBox {
       why: error.message,
       config: core.config,
       snapshot: before === null ? plain(takeSnapshot(core)) : from === 0 ? null : plain(takeSnapshot(before)),
-      inputs: before === null ? [] : this.#inputs.map(({ nowUs, input }) => ({ nowUs, input })),
+      inputs: before === null ? [] : this.#inputs.map(({ turn, nowUs, input }) => ({ turn, nowUs, input })),
     }
   }
 }
@@ -91,13 +99,27 @@ export function replayDump(dump: Dump): Seen | null {
     const core = dump.snapshot === null ? emptyCore(dump.config) : restoreSnapshot(dump.config, dump.snapshot)
     const seen = nothingSeen()
     checkInvariants(core, seen)
-    for (const { nowUs, input } of dump.inputs) {
-      at += 1
-      step(core, input, nowUs)
+    for (const inputs of turnsOf(dump)) {
+      const turn = openTurn(core, (inputs[0] as Told).nowUs)
+      for (const { input } of inputs) {
+        at += 1
+        turn.take(input)
+      }
+      turn.end()
       checkInvariants(core, seen)
     }
     return null
   } catch (error) {
     return { law: error instanceof InvariantError ? error.number : 0, why: error instanceof Error ? error.message : String(error), input: at }
   }
+}
+
+function turnsOf({ inputs }: Dump): Told[][] {
+  const turns: Told[][] = []
+  for (const told of inputs) {
+    const last = turns.at(-1)
+    if (last?.[0]?.turn === told.turn) last.push(told)
+    else turns.push([told])
+  }
+  return turns
 }

@@ -10,7 +10,7 @@ import type { Input } from '../core/input.ts'
 import { checkInvariants } from '../core/invariants.ts'
 import { nothingSeen } from '../core/invariants/law.ts'
 import { takeSnapshot } from '../core/snapshot.ts'
-import { step } from '../core/step.ts'
+import { openTurn } from '../core/step.ts'
 import type { CoreState } from '../core/state.ts'
 import { upcast } from '../core/upcast.ts'
 import { Admissions } from './admissions.ts'
@@ -132,18 +132,22 @@ export class Driver implements Gateway {
   #decideAll(inputs: readonly Input[]): void {
     const nowUs = this.#ports.clock.nowUs()
     const facts: Logged[] = []
-    for (const input of inputs) {
-      // Its last reader left, and since then another came.
-      if (input.kind === 'hangUp' && this.#admissions.isHeard(input.call)) continue
-      this.#blackBox.note(this.core, nowUs, input)
-      const decided = step(this.core, input, nowUs)
-      for (const logged of decided) {
+    const turn = openTurn(this.core, nowUs)
+    const decided = (some: readonly Logged[]): void => {
+      for (const logged of some) {
         this.#trace.note(this.core, logged)
         this.#performer.decided(logged)
         this.#admissions.decided(logged.fact)
+        facts.push(logged)
       }
-      facts.push(...decided)
     }
+    for (const input of inputs) {
+      // Its last reader left, and since then another came.
+      if (input.kind === 'hangUp' && this.#admissions.isHeard(input.call)) continue
+      this.#blackBox.note(this.core, nowUs, input, this.#turns)
+      decided(turn.take(input))
+    }
+    decided(turn.end())
     this.#turns += 1
     const { checkEveryTurns } = this.#options
     if (checkEveryTurns > 0 && this.#turns % checkEveryTurns === 0) checkInvariants(this.core, this.#seen)

@@ -25,7 +25,7 @@ function waiting(at: Quiet, name: string, level: number): CallId {
   const call = at.named(name)
   at.measure(call)
   const facts: Logged[] = []
-  const d = deciding(at.core, at.nowUs, facts)
+  const d = deciding(at.core, at.nowUs, (logged) => facts.push(logged))
   d.emit({ kind: 'call.ready', call, level, tie: at.core.seq })
   watchAge(d, at.core.calls.get(call) as Call)
   at.took(facts)

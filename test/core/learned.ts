@@ -22,7 +22,7 @@ export class Learned {
   }
 
   #deciding(nowUs: number): Deciding {
-    return deciding(this.core, nowUs, [])
+    return deciding(this.core, nowUs, () => {})
   }
 
   program(tenant = T, kind = 'agent', steps: number | null = null): Program {

@@ -8,6 +8,7 @@ import { candidatesFor } from '../../src/core/placements.ts'
 import { leastSeconds } from '../../src/core/policy/placement/least-seconds.ts'
 import { mostRoom } from '../../src/core/policy/placement/most-room.ts'
 import type { Candidate } from '../../src/core/policy/placement/placement.ts'
+import { sitesOf } from '../../src/core/site.ts'
 import type { Capabilities, CoreState } from '../../src/core/state.ts'
 import { Quiet, REPORT, kinds, only } from './quiet.ts'
 import { BLOCKS, LANES, SPEEDS, World, random } from './world.ts'
@@ -28,7 +29,7 @@ function priced(core: CoreState, id: CallId, ahead = NOBODY): Candidate[] {
   const call = core.calls.get(id)
   assert.ok(call !== undefined)
   const state = stateOf(core, call)
-  return leastSeconds.priced(core, call, state, candidatesFor(core, call, state), ahead)
+  return leastSeconds.priced(core, call, state, candidatesFor(core, call, state, sitesOf(core, call.model)), ahead)
 }
 /** The next call of a program whose State lies on the first engine, where other calls now run. */
 function returning(at: Quiet, more: Parameters<Quiet['feed']>[0] | null = null): CallId {
@@ -171,7 +172,7 @@ test('of many engines so many are looked at as the limit says, and always the on
   const call = at.core.calls.get(back)
   assert.ok(call !== undefined)
   const state = stateOf(at.core, call)
-  const found = candidatesFor(at.core, call, state).map(({ id }) => id)
+  const found = candidatesFor(at.core, call, state, sitesOf(at.core, call.model)).map(({ engine }) => engine.id)
   assert.ok(found.length === 3 || found.length === 4, found.join(' '))
   assert.ok(found.includes(state?.device?.engine as never))
 })
@@ -192,12 +193,12 @@ test('the two placements differ where they should: one waits for its KV, the oth
   const call = at.core.calls.get(back)
   assert.ok(call !== undefined)
   const state = stateOf(at.core, call)
-  const candidates = candidatesFor(at.core, call, state)
-  const home = candidates.find(({ id }) => id === state?.device?.engine)
+  const home = at.core.engines.get(state?.device?.engine ?? E1)
   assert.ok(home !== undefined)
   home.running.add('another' as CallId)
-  assert.equal(mostRoom.place(at.core, call, state, candidates, NOBODY).engine.id, home.id)
-  assert.notEqual(leastSeconds.place(at.core, call, state, candidates, NOBODY).engine.id, home.id)
+  const candidates = candidatesFor(at.core, call, state, sitesOf(at.core, call.model))
+  assert.equal(mostRoom.place(at.core, call, state, candidates, NOBODY).site.engine.id, home.id)
+  assert.notEqual(leastSeconds.place(at.core, call, state, candidates, NOBODY).site.engine.id, home.id)
 })
 
 test('a gain below the stated one moves nothing', () => {
@@ -235,8 +236,8 @@ test('whatever the load, the engine taken is the least of its candidates, home b
     }
     const call = at.core.calls.get(id)
     assert.ok(call !== undefined)
-    const candidates = candidatesFor(at.core, call, null)
-    const { engine } = leastSeconds.place(at.core, call, null, candidates, NOBODY)
+    const candidates = candidatesFor(at.core, call, null, sitesOf(at.core, call.model))
+    const { site: { engine } } = leastSeconds.place(at.core, call, null, candidates, NOBODY)
     const all = leastSeconds.priced(at.core, call, null, candidates, NOBODY)
     for (const one of all) for (const term of [one.queueUs, one.prefillUs, one.transferUs, one.criticalUs, one.pressureUs]) assert.ok(Number.isSafeInteger(term) && term >= 0)
     assert.equal(Math.min(...all.map(totalUs)), totalUs(all.find((one) => one.engine === engine.id) as Candidate))

@@ -29,7 +29,7 @@ function waiting(at: Quiet, program: string): CallId {
 }
 function urged(at: Quiet, call: CallId, dueUs: number, remaining: Remaining = SURE): Logged[] {
   const facts: Logged[] = []
-  urge(deciding(at.core, at.nowUs, facts), at.core.calls.get(call) as Call, dueUs, remaining)
+  urge(deciding(at.core, at.nowUs, (logged) => facts.push(logged)), at.core.calls.get(call) as Call, dueUs, remaining)
   return facts.length === 0 ? facts : at.took(facts)
 }
 

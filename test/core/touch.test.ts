@@ -11,7 +11,7 @@ import { BARE, BLOCKS, LANES, World } from './world.ts'
 /** What a look at everything would still find to do after a step that looked at what it touched. */
 function leftUndone(core: CoreState): Logged[] {
   const facts: Logged[] = []
-  const d = deciding(structuredClone(core), core.nowUs, facts)
+  const d = deciding(structuredClone(core), core.nowUs, (logged) => facts.push(logged))
   for (const engine of core.engines.values()) {
     d.touched.engines.add(engine.id)
     d.touched.ranks.add(engine.id)

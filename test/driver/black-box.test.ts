@@ -70,8 +70,10 @@ test('large reports of graphs are kept by what they name, so that few of them ar
   await at.flush()
   const tenant = tenantId('t')
   const nodes = Array.from({ length: 1_000 }, (_, count) => ({ node: `n${count}`, kind: 'TOOL' as const, thread: null, parents: [], join: null, serviceUs: null }))
-  for (let count = 0; count < 50; count += 1) at.driver.post({ kind: 'reportGraph', tenant, program: 'p', epoch: null, parent: null, forks: [], nodes, outcomes: [] })
-  await at.turn()
+  for (let count = 0; count < 50; count += 1) {
+    at.driver.post({ kind: 'reportGraph', tenant, program: 'p', epoch: null, parent: null, forks: [], nodes, outcomes: [] })
+    await at.turn()
+  }
   await at.flush()
   at.driver.post(NONSENSE)
   await at.turn()

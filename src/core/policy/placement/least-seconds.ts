@@ -19,7 +19,7 @@
 import { copyInUs, copyOutUs, feedAgain } from '../../cost.ts'
 import { granulesBy, luggageOf, wayTo, type Luggage, type Way } from '../../continuation.ts'
 import { must } from '../../assert.ts'
-import { granulesFree } from '../../kv-read.ts'
+import type { Site } from '../../site.ts'
 import type { Call, CoreState, Engine } from '../../state.ts'
 import type { Granules, Tokens, Us } from '../../units.ts'
 import type { Ahead, PlacementPolicy, Terms } from './placement.ts'
@@ -29,28 +29,28 @@ export const leastSeconds: PlacementPolicy = {
 
   place(core, call, state, candidates, ahead) {
     const luggage = luggageOf(core, call, state)
-    let best = candidates[0] as Engine
+    let best = candidates[0] as Site
     const [only] = candidates.length === 1 ? candidates : []
-    if (only !== undefined) return { engine: only, way: wayTo(core, call, luggage, only) }
+    if (only !== undefined) return { site: only, way: wayTo(core, call, luggage, only.engine) }
     let bestWay: Way = 'fresh'
     let bestUs = Number.MAX_SAFE_INTEGER
-    for (const engine of candidates) {
-      const way = wayTo(core, call, luggage, engine)
+    for (const site of candidates) {
+      const way = wayTo(core, call, luggage, site.engine)
       // Who stays needs no gain.
-      const us = totalUs(termsOf(core, call, luggage, engine, way, ahead)) - (way === 'kept' ? core.config.placementGainUs : 0)
+      const us = totalUs(termsOf(core, call, luggage, site, way, ahead)) - (way === 'kept' ? core.config.placementGainUs : 0)
       if (us >= bestUs) continue
-      best = engine
+      best = site
       bestWay = way
       bestUs = us
     }
-    return { engine: best, way: bestWay }
+    return { site: best, way: bestWay }
   },
 
   priced(core, call, state, candidates, ahead) {
     const luggage = luggageOf(core, call, state)
-    return candidates.map((engine) => {
-      const way = wayTo(core, call, luggage, engine)
-      return { engine: engine.id, way, ...termsOf(core, call, luggage, engine, way, ahead) }
+    return candidates.map((site) => {
+      const way = wayTo(core, call, luggage, site.engine)
+      return { engine: site.engine.id, way, ...termsOf(core, call, luggage, site, way, ahead) }
     })
   },
 }
@@ -60,13 +60,14 @@ const totalUs = ({ queueUs, prefillUs, transferUs, criticalUs, pressureUs }: Ter
 
 const nsToUs = (ns: number): Us => Math.round(ns / 1_000)
 
-function termsOf(core: Readonly<CoreState>, call: Readonly<Call>, luggage: Luggage, engine: Engine, way: Way, ahead: Ahead): Terms {
+function termsOf(core: Readonly<CoreState>, call: Readonly<Call>, luggage: Luggage, site: Site, way: Way, ahead: Ahead): Terms {
   const { state } = luggage
+  const { engine } = site
   const held = state?.device?.engine === engine.id ? state.device.granules : 0
   const needed = Math.max(0, granulesBy(core, call, state, engine, way) - held)
-  const short = shortOf(core, engine, needed, held > 0, ahead.get(engine.id) ?? 0)
+  const short = shortOf(site, needed, held > 0, ahead.get(engine.id) ?? 0)
   return {
-    queueUs: departures(engine, held > 0, short) * departureUs(core, engine),
+    queueUs: departures(site, held > 0, short) * site.departureUs,
     prefillUs: prefillUs(call, luggage, engine, way),
     transferUs: transferUs(core, luggage, engine, way),
     criticalUs: expectedTokens(core, call) * stepUs(engine, engine.running.size + 1),
@@ -83,35 +84,20 @@ interface Short {
   readonly other: Granules
 }
 
-function shortOf(core: Readonly<CoreState>, engine: Engine, needed: Granules, hasSequence: boolean, aheadGranules: Granules): Short {
-  const { memory } = engine.capabilities
-  if (memory === null) return { running: 0, other: 0 }
-  const growth = engine.running.size * Math.floor(core.config.grantTokens / memory.granule)
-  const lacking = Math.max(0, needed + aheadGranules - granulesFree(engine))
-  // Idle States hold about their share of the sequences.
-  const idle = engine.sequencesUsed === 0 ? 0
-    : Math.floor((engine.ownedGranules * (engine.sequencesUsed - Math.min(engine.running.size, engine.sequencesUsed))) / engine.sequencesUsed)
-  const running = Math.max(0, lacking - idle)
+function shortOf(site: Site, needed: Granules, hasSequence: boolean, aheadGranules: Granules): Short {
+  if (site.engine.capabilities.memory === null) return NOTHING_SHORT
+  const lacking = needed + aheadGranules - site.freeGranules
+  const running = Math.max(0, lacking - site.idleGranules)
   // Without a sequence, somebody idle must leave whatever is free.
-  const forSequence = !hasSequence && engine.sequencesUsed >= memory.sequences ? Math.floor(engine.ownedGranules / Math.max(1, engine.sequencesUsed)) : 0
-  return { running, other: Math.max(forSequence, needed + aheadGranules + growth - granulesFree(engine) - running, 0) }
+  const forSequence = !hasSequence && site.sequencesFull ? site.meanGranules : 0
+  return { running, other: Math.max(forSequence, lacking + site.growthGranules - running, 0) }
 }
+const NOTHING_SHORT: Short = { running: 0, other: 0 }
 
-function departures(engine: Engine, hasSequence: boolean, short: Short): number {
-  const { memory, runningMax } = engine.capabilities
-  const running = engine.running.size
-  const coming = running + engine.resuming
-  const forPlace = coming >= runningMax ? 1 + coming - runningMax : 0
-  const allRun = !hasSequence && memory !== null && engine.sequencesUsed >= memory.sequences && running >= engine.sequencesUsed
-  const each = Math.max(1, Math.floor(engine.ownedGranules / Math.max(1, engine.sequencesUsed)))
-  return Math.max(forPlace, allRun ? 1 : 0, Math.ceil(short.running / each))
-}
-
-/** Time from one departure to the next while it is full; before any was seen, as if each used its grant. */
-function departureUs(core: Readonly<CoreState>, engine: Engine): Us {
-  const running = Math.max(1, engine.running.size)
-  const stayUs = engine.stayUs > 0 ? engine.stayUs : core.config.grantTokens * stepUs(engine, running)
-  return Math.round(stayUs / running)
+function departures({ engine, places, sequencesFull, meanGranules }: Site, hasSequence: boolean, short: Short): number {
+  const forPlace = Math.max(0, 1 - places)
+  const allRun = !hasSequence && sequencesFull && engine.running.size >= engine.sequencesUsed
+  return Math.max(forPlace, allRun ? 1 : 0, Math.ceil(short.running / Math.max(1, meanGranules)))
 }
 
 function pressureUs(engine: Engine, short: Short): Us {

@@ -3,19 +3,18 @@
  * there is most room, the engine that joined first winning a tie. Keeps KV, whatever the queue there.
  */
 import { luggageOf, wayTo } from '../../continuation.ts'
-import { granulesFree } from '../../kv-read.ts'
-import type { Engine } from '../../state.ts'
+import type { Site } from '../../site.ts'
 import type { PlacementPolicy } from './placement.ts'
 
 export const mostRoom: PlacementPolicy = {
   name: 'most-room',
   place(core, call, state, candidates) {
-    const engine = candidates.find(({ id }) => id === state?.device?.engine)
+    const site = candidates.find(({ engine }) => engine.id === state?.device?.engine)
       ?? candidates.reduce((best, other) => (roomOf(other) > roomOf(best) ? other : best))
-    return { engine, way: wayTo(core, call, luggageOf(core, call, state), engine) }
+    return { site, way: wayTo(core, call, luggageOf(core, call, state), site.engine) }
   },
   priced: () => [],
 }
 
-const roomOf = (engine: Engine): number =>
-  engine.capabilities.memory === null ? engine.capabilities.runningMax - engine.running.size : granulesFree(engine)
+const roomOf = ({ engine, freeGranules }: Site): number =>
+  engine.capabilities.memory === null ? engine.capabilities.runningMax - engine.running.size : freeGranules

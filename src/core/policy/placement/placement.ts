@@ -5,11 +5,12 @@
  */
 import type { Way } from '../../continuation.ts'
 import type { EngineId } from '../../ids.ts'
-import type { Call, CoreState, Engine, State } from '../../state.ts'
+import type { Site } from '../../site.ts'
+import type { Call, CoreState, State } from '../../state.ts'
 import type { Granules, Us } from '../../units.ts'
 
 export interface Placement {
-  readonly engine: Engine
+  readonly site: Site
   readonly way: Way
 }
 
@@ -34,7 +35,7 @@ export type Ahead = ReadonlyMap<EngineId, Granules>
 export interface PlacementPolicy {
   readonly name: string
   /** The best of the candidates, which are never none. `state`: the call's, where it has one. */
-  place(core: Readonly<CoreState>, call: Readonly<Call>, state: State | null, candidates: readonly Engine[], ahead: Ahead): Placement
+  place(core: Readonly<CoreState>, call: Readonly<Call>, state: State | null, candidates: readonly Site[], ahead: Ahead): Placement
   /** Every candidate with its terms, for the fact of a decision that is taken; empty where a policy reckons no time. */
-  priced(core: Readonly<CoreState>, call: Readonly<Call>, state: State | null, candidates: readonly Engine[], ahead: Ahead): Candidate[]
+  priced(core: Readonly<CoreState>, call: Readonly<Call>, state: State | null, candidates: readonly Site[], ahead: Ahead): Candidate[]
 }
