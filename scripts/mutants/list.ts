@@ -281,7 +281,11 @@ export const MUTANTS: readonly Mutant[] = [
     [3, 'a body is the retry of another program\'s', 'programId(input.tenant, program) !== call.program', 'false'],
   ]),
   ...of('core/snapshot', [
-    [0, 'a snapshot forgets collections in collections', 'if (holdsCollection(value))', 'if (false)'],
+    [0, 'a snapshot forgets what earlier parts have told', 'for (const text of texts)', 'told.length = 0; for (const text of texts)'],
+  ]),
+  ...of('core/columns', [
+    [0, 'values of several shapes are taken for those of the first', 'if (sorts.every((sort) => sort === first))', 'if (true)'],
+    [0, 'a collection takes items of the next', 'all.slice(at, at += length)', 'all.slice(at, at += length + 1)'],
   ]),
   ...of('driver/driver', [
     [0, 'a barrier fact is performed before it is durable', 'durable: !barrier }', 'durable: true }'],
