@@ -60,7 +60,7 @@ interface SeedRun { readonly seed: number; readonly outcome: MixOutcome }
 /** By program: its time with nobody else there and tools that take none. */
 async function measureAlone(world: BenchWorld, mix: Mix): Promise<ReadonlyMap<string, number>> {
   const fit = fitTo(mix, world.model)
-  const server = await startArm(world.start, ENTRACTE, fit.engine, world.model)
+  const server = await startArm(world.start, ENTRACTE, fit.engine, world.model, world.signal)
   const times = new Map<string, number>()
   try {
     for (const program of mix.programs) {
@@ -79,7 +79,7 @@ async function measureAlone(world: BenchWorld, mix: Mix): Promise<ReadonlyMap<st
 
 async function measureArm(world: BenchWorld, mix: Mix, arm: Arm, seed: number): Promise<MixOutcome> {
   const fit = fitTo(mix, world.model)
-  const server = await startArm(world.start, arm, fit.engine, world.model)
+  const server = await startArm(world.start, arm, fit.engine, world.model, world.signal)
   try {
     return await runMix({
       endpoint: { url: server.url, headers: {} }, model: server.model, tokenScale: fit.tokenScale, arrivals: planArrivals(mix, seed), seed, prefix: '',

@@ -5,7 +5,7 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 import { chat, type ChatReply, type WireMessage } from '../src/eval/chat-client.ts'
 import { Corpus } from '../src/eval/corpus.ts'
-import { factsOf } from '../src/eval/mix-run.ts'
+import { factsOf } from '../src/eval/program-client.ts'
 import { TOOLS, type ToolName } from '../src/eval/tools.ts'
 
 const GENERATED_SHARE = 4

@@ -51,7 +51,7 @@ export const resume: Bench = {
     const engine: MixEngine = { lanes: 2, laneTokens: Math.max(...sizes) + LANE_MARGIN_TOKENS, hostMiB: 1_024, kvBytesPerToken: 23_040 }
     const servers = new Map<Way, ArmServer>()
     try {
-      for (const way of WAYS) servers.set(way, await startArm(world.start, ARMS[way], engine, world.model))
+      for (const way of WAYS) servers.set(way, await startArm(world.start, ARMS[way], engine, world.model, world.signal))
       const found: Sized[] = []
       for (const tokens of sizes) found.push({ tokens, ways: await measureSize(world, servers, tokens) })
       return resultOf(found, world.quick)

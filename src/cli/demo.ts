@@ -2,6 +2,7 @@
 import { Command, Option } from 'commander'
 import { defaultConfig } from '../config.ts'
 import { ORDER_NAMES } from '../core/config.ts'
+import { ENTRACTE } from '../eval/arm.ts'
 import type { Screen } from '../eval/progress.ts'
 import { wholeNumber } from './options.ts'
 import { ModelBar, print } from './terminal.ts'
@@ -20,10 +21,11 @@ interface DemoFlags {
 export const demoCommand = (): Command => new Command('demo')
   .summary('run real agent programs under two policies and show what differed')
   .description('Runs one mix of agent programs on a real model twice, in the same memory: first as engines work today, then with Entracte.\n'
+    + 'Most are chains of calls and tools; a map-reduce and a tree search report their forks and joins through the program API.\n'
     + 'Prints what differed, and why for the program that gained most and the one that lost most. Takes about four minutes on two cores.')
   .option('--model <model>', 'a GGUF file, "default", or "tiny"', 'default')
   .option('--seed <number>', 'of arrival and tool times', wholeNumber(0, 2 ** 32 - 1))
-  .addOption(new Option('--policy <order>', 'order of the second run instead of the default').choices(ORDER_NAMES))
+  .addOption(new Option('--policy <order>', `order of the second run; ${ENTRACTE.order} where none is named`).choices(ORDER_NAMES))
   .option('--keep', 'leave the second server up and print a curl line', false)
   .option('--json', 'print the result as JSON', false)
   .action(async (flags: DemoFlags) => {

@@ -5,68 +5,21 @@
  */
 import { createHash } from 'node:crypto'
 import { setTimeout as sleep } from 'node:timers/promises'
-import { chat, ChatError, type ChatReply, type Endpoint, type WireMessage } from './chat-client.ts'
-import type { Corpus } from './corpus.ts'
+import type { AgentStep, AgentWorld, CallRecord, ProgramRecord } from './agent-record.ts'
+import { chat, ChatError, type ChatReply, type WireMessage } from './chat-client.ts'
 import type { PlannedCall, PlannedProgram } from './mix.ts'
+import { cancelProgram, declareProgram, reasonOf } from './program-client.ts'
 import { firstPrompt, resultCharacters } from './task.ts'
-import type { Toolbox, ToolName, ToolSchema } from './tools.ts'
+import type { ToolName, ToolSchema } from './tools.ts'
 
 /** Room for a forced call: its frame and the longest argument a tool takes, if every character were a token. */
 const TOOL_CALL_TOKENS_MAX = 96
-/** For what is not on the server yet when its last answer is here; beyond it the server is not well. */
-const CANCEL_MS_MAX = 5_000
-
-export interface AgentWorld {
-  readonly endpoint: Endpoint
-  readonly model: string
-  /** The model's tokens for one of the default's. */
-  readonly tokenScale: number
-  readonly toolbox: Toolbox
-  readonly corpus: Corpus
-  /** Milliseconds since the run began. */
-  now(): number
-  /** Where an agent is, as it goes. */
-  notify(step: AgentStep): void
-  readonly signal: AbortSignal
-}
-
-export interface AgentStep {
-  readonly program: string
-  readonly kind: 'asking' | 'tool' | 'done' | 'failed'
-  /** The call it is at, from 0. */
-  readonly call: number
-  readonly calls: number
-  readonly tool: ToolName | null
-}
 
 interface AgentJob {
   readonly id: string
   readonly program: PlannedProgram
   readonly waitsMs: readonly number[]
   readonly seed: number
-}
-
-interface CallRecord {
-  readonly startMs: number
-  readonly endMs: number
-  readonly firstTokenMs: number | null
-  readonly promptTokens: number
-  readonly cachedTokens: number
-  readonly outputTokens: number
-  readonly finish: string | null
-  readonly tool: ToolName | null
-}
-
-export interface ProgramRecord {
-  readonly id: string
-  readonly name: string
-  readonly startMs: number
-  readonly endMs: number
-  readonly waitsMs: number
-  readonly calls: readonly CallRecord[]
-  /** Of everything the model wrote, so that two runs can be compared. */
-  readonly digest: string
-  readonly error: string | null
 }
 
 export async function runAgent(job: AgentJob, world: AgentWorld): Promise<ProgramRecord> {
@@ -77,7 +30,7 @@ export async function runAgent(job: AgentJob, world: AgentWorld): Promise<Progra
     world.notify({ program: job.program.name, kind, call: calls.length, calls: job.program.calls.length, tool })
   let error: string | null = null
   try {
-    await declare(job, world)
+    await declareProgram(world.endpoint, { id: job.id, agent: job.program.kind }, world.signal)
     const { messages: first, tools } = firstPrompt(job.program, world.corpus)
     const messages: WireMessage[] = [...first]
     for (const [index, planned] of job.program.calls.entries()) {
@@ -91,11 +44,11 @@ export async function runAgent(job: AgentJob, world: AgentWorld): Promise<Progra
   } catch (fault) {
     if (world.signal.aborted) throw fault
     error = reasonOf(fault)
-    await cancel(job, world)
+    await cancelProgram(world.endpoint, job.id)
   }
   step(error === null ? 'done' : 'failed', null)
   return {
-    id: job.id, name: job.program.name, startMs, endMs: world.now(), calls, error,
+    id: job.id, name: job.program.name, startMs, endMs: world.now(), calls, error, graph: null,
     waitsMs: job.waitsMs.reduce((sum, wait) => sum + wait, 0), digest: hash.digest('hex').slice(0, 16),
   }
 }
@@ -137,27 +90,4 @@ async function answerTools(
   }))
   await sleep(job.waitsMs[index] ?? 0, undefined, { signal: world.signal })
   return [{ role: 'assistant', content: reply.text === '' ? null : reply.text, tool_calls: reply.toolCalls }, ...results]
-}
-
-async function declare(job: AgentJob, world: AgentWorld): Promise<void> {
-  const response = await fetch(`${world.endpoint.url}/v1/programs`, {
-    method: 'POST',
-    headers: { 'content-type': 'application/json', ...world.endpoint.headers },
-    body: JSON.stringify({ id: job.id, agent: job.program.kind }),
-    signal: world.signal,
-  })
-  const text = await response.text()
-  if (!response.ok) throw new ChatError(`declaring ${job.id}: HTTP ${response.status}: ${text}`)
-}
-
-/** A program that failed holds memory that others wait for. That it cannot be cancelled either is no news worth more. */
-async function cancel(job: AgentJob, world: AgentWorld): Promise<void> {
-  const request = { method: 'DELETE', headers: world.endpoint.headers, signal: AbortSignal.timeout(CANCEL_MS_MAX) }
-  await Promise.allSettled([fetch(`${world.endpoint.url}/v1/programs/${encodeURIComponent(job.id)}`, request)])
-}
-
-/** `fetch` hides what happened in the cause. */
-function reasonOf(fault: unknown): string {
-  if (!(fault instanceof Error)) return String(fault)
-  return fault.cause instanceof Error ? `${fault.message}: ${fault.cause.message}` : fault.message
 }

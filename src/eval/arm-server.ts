@@ -33,7 +33,8 @@ const POLL_MS = 100
 /** Memory-backed, so that a copy to host is one. */
 const SHARED_MEMORY = '/dev/shm'
 
-export async function startArm(start: StartServer, arm: Arm, engine: MixEngine, model: string): Promise<ArmServer> {
+/** `signal` calls it off: what was started by then is closed, and its reason thrown. */
+export async function startArm(start: StartServer, arm: Arm, engine: MixEngine, model: string, signal: AbortSignal): Promise<ArmServer> {
   const folders = {
     dataDir: mkdtempSync(join(tmpdir(), 'entracte-run-')),
     imagesDir: mkdtempSync(join(existsSync(SHARED_MEMORY) ? SHARED_MEMORY : tmpdir(), 'entracte-run-')),
@@ -51,7 +52,7 @@ export async function startArm(start: StartServer, arm: Arm, engine: MixEngine, 
   }
   try {
     server = await start(serverConfig(arm, engine, model, folders))
-    const served = await whenMeasurable(server.url)
+    const served = await whenMeasurable(server.url, signal)
     return { url: server.url, close, ...served }
   } catch (error) {
     await close()
@@ -64,17 +65,18 @@ interface Models {
 }
 
 /** An engine has joined and its probe has answered. */
-async function whenMeasurable(url: string): Promise<{ readonly model: string; readonly exact: string }> {
+async function whenMeasurable(url: string, signal: AbortSignal): Promise<{ readonly model: string; readonly exact: string }> {
+  signal.throwIfAborted()
   const readyBy = performance.now() + READY_MS_MAX
   let served = await firstModel(url)
   while (served === null) {
     if (performance.now() > readyBy) throw new Error(`no engine joined within ${READY_MS_MAX / 1_000} s`)
-    await sleep(POLL_MS)
+    await sleep(POLL_MS, undefined, { signal })
     served = await firstModel(url)
   }
   const probedBy = performance.now() + PROBE_MS_MAX
   while (served.exact === 'unknown' && performance.now() < probedBy) {
-    await sleep(POLL_MS)
+    await sleep(POLL_MS, undefined, { signal })
     served = await firstModel(url) ?? served
   }
   return served

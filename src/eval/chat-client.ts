@@ -39,7 +39,25 @@ export interface ChatReply {
   readonly call: string | null
 }
 
-export class ChatError extends Error {}
+export class ChatError extends Error {
+  /** As the server's error has it; null where it has none. */
+  readonly code: string | null
+
+  constructor(message: string, code: string | null = null) {
+    super(message)
+    this.code = code
+  }
+}
+
+/** The code of an error's body; null where it is no such body. */
+export function codeIn(text: string): string | null {
+  try {
+    return (JSON.parse(text) as { readonly error?: { readonly code?: string } | null } | null)?.error?.code ?? null
+  } catch (error) {
+    if (error instanceof SyntaxError) return null
+    throw error
+  }
+}
 
 export interface Endpoint {
   /** Up to and without `/v1`. */
@@ -55,7 +73,10 @@ export async function chat(endpoint: Endpoint, request: ChatRequest, signal?: Ab
     body: JSON.stringify(bodyOf(request)),
     ...(signal === undefined ? {} : { signal }),
   })
-  if (!response.ok || response.body === null) throw new ChatError(`HTTP ${response.status}: ${await response.text()}`)
+  if (!response.ok || response.body === null) {
+    const text = await response.text()
+    throw new ChatError(`HTTP ${response.status}: ${text}`, codeIn(text))
+  }
   const reply = new Reply()
   for await (const data of eventsOf(response.body)) {
     if (data === '[DONE]') break
@@ -93,7 +114,7 @@ async function* eventsOf(body: ReadableStream<Uint8Array>): AsyncGenerator<strin
 }
 
 interface Chunk {
-  readonly error?: { readonly message?: string }
+  readonly error?: { readonly message?: string; readonly code?: string }
   readonly choices?: readonly {
     readonly delta?: {
       readonly content?: string | null
@@ -114,7 +135,7 @@ class Reply {
   readonly #tools = new Map<number, { id: string; name: string; arguments: string }>()
 
   add(chunk: Chunk, afterMs: number): void {
-    if (chunk.error !== undefined) throw new ChatError(chunk.error.message ?? 'the stream ended with an error')
+    if (chunk.error !== undefined) throw new ChatError(chunk.error.message ?? 'the stream ended with an error', chunk.error.code ?? null)
     this.#call = chunk.entracte?.call ?? this.#call
     this.#usage = chunk.usage ?? this.#usage
     const choice = chunk.choices?.[0]

@@ -7,6 +7,8 @@ import type { OrderName } from '../core/config.ts'
 import { explainText } from '../core/explain-text.ts'
 import { armOf, ENGINES_TODAY, ENTRACTE, type Arm } from './arm.ts'
 import { startArm, type ArmServer, type StartServer } from './arm-server.ts'
+import { graphFigures, graphTable, sameText, textFigures } from './graph-report.ts'
+import { callsOf, loadGraphs, planGraphs, type GraphProgram } from './graphs.ts'
 import { fitTo, loadMix, planArrivals, sizeOf, type Mix, type MixEngine } from './mix.ts'
 import { runMix, type MixOutcome } from './mix-run.ts'
 import { Progress, type Screen } from './progress.ts'
@@ -34,6 +36,7 @@ export interface DemoWorld {
   readonly signal: AbortSignal
   /** Another than the checked-in one. */
   readonly mix?: Mix
+  readonly graphs?: readonly GraphProgram[]
 }
 
 /** As a shell has it for a program ended by Ctrl-C. */
@@ -52,11 +55,11 @@ export async function runDemo(options: DemoOptions, world: DemoWorld): Promise<n
 }
 
 async function compare(options: DemoOptions, world: DemoWorld): Promise<number> {
-  const mix = world.mix ?? loadMix()
+  const { mix = loadMix(), graphs = loadGraphs() } = world
   const seed = options.seed ?? mix.seeds[0] ?? 1
   const arms = [ENGINES_TODAY, secondArm(options.policy)] as const
-  const run = { mix, seed, options, world }
-  world.screen.write(introduction(mix, seed, options.model))
+  const run = { mix, graphs, seed, options, world }
+  world.screen.write(introduction(mix, graphs, seed, options.model))
   const base = await measure(run, arms[0], `1 of 2: ${arms[0].name}, as engines work today`)
   await base.server.close()
   const other = await measure(run, arms[1], `2 of 2: ${arms[1].name}, Entracte`)
@@ -82,20 +85,22 @@ function secondArm(policy: string | null): Arm {
 
 interface DemoRun {
   readonly mix: Mix
+  readonly graphs: readonly GraphProgram[]
   readonly seed: number
   readonly options: DemoOptions
   readonly world: DemoWorld
 }
 
 async function measure(run: DemoRun, arm: Arm, title: string): Promise<{ readonly server: ArmServer; readonly outcome: MixOutcome }> {
-  const { mix, seed, options, world } = run
+  const { mix, graphs, seed, options, world } = run
   world.screen.write('Starting the engine, and probing once whether its resumes are exact ...\n')
   const { engine, tokenScale } = fitTo(mix, options.model)
-  const server = await startArm(world.start, arm, engine, options.model)
-  const progress = new Progress(world.screen, title, mix.programs)
+  const server = await startArm(world.start, arm, engine, options.model, world.signal)
+  const rows = [...mix.programs.map(({ name, calls }) => ({ name, calls: calls.length })), ...graphs.map((program) => ({ name: program.name, calls: callsOf(program) }))]
+  const progress = new Progress(world.screen, title, rows)
   try {
     const outcome = await runMix({
-      endpoint: { url: server.url, headers: {} }, model: server.model, tokenScale, arrivals: planArrivals(mix, seed), seed, prefix: '',
+      endpoint: { url: server.url, headers: {} }, model: server.model, tokenScale, arrivals: planArrivals(mix, seed), graphs: planGraphs(graphs, mix, seed), seed, prefix: '',
       notify: (step, atMs) => progress.step(step, atMs), signal: world.signal,
     })
     return { server, outcome }
@@ -118,13 +123,15 @@ interface DemoResult {
   readonly tiny: boolean
 }
 
-function introduction(mix: Mix, seed: number, model: string): string {
+function introduction(mix: Mix, graphs: readonly GraphProgram[], seed: number, model: string): string {
   const size = sizeOf(mix)
   const { lanes, laneTokens, hostMiB } = fitTo(mix, model).engine
+  const branching = graphs.map((program) => `${program.name} of up to ${callsOf(program)} calls`).join(', ')
   return [
-    `${mix.programs.length} agent programs, each through the OpenAI API, twice; arrivals and tool times of seed ${seed}.`,
-    `Device: ${lanes} lanes of ${laneTokens} tokens; host budget ${hostMiB.toFixed(0)} MiB. The contexts need ${size.lanesRatio.toFixed(1)} times the lanes,`,
+    `${mix.programs.length + graphs.length} agent programs, each through the OpenAI API, twice; arrivals and tool times of seed ${seed}.`,
+    `Device: ${lanes} lanes of ${laneTokens} tokens; host budget ${hostMiB.toFixed(0)} MiB. The contexts of ${mix.programs.length} chains of calls need ${size.lanesRatio.toFixed(1)} times the lanes,`,
     `and ${size.budgetRatio.toFixed(1)} times (by bytes ${size.budgetBytesRatio.toFixed(1)}) what device and host hold together.`,
+    ...(graphs.length === 0 ? [] : [`Beside them ${graphs.length} small programs that report their forks and joins: ${branching}.`]),
     '', '',
   ].join('\n')
 }
@@ -137,20 +144,13 @@ function asText(result: DemoResult): string {
   return [
     comparisonTable(NAMES, figuresOf(result.base), figuresOf(result.other)),
     programTable(NAMES, pairs),
+    ...(pairs.some(({ base }) => base.record.graph !== null) ? [graphTable(NAMES, pairs)] : []),
     sameText(pairs, result.exact),
     ...(result.tiny ? ['The tiny model is too quick for a queue to form: it shows that all works, and its figures say nothing.'] : []),
     ...failed.map(({ record }) => `${record.name} failed: ${record.error}`),
     ...(best === undefined ? [] : [story(`${best.name} gained most`, best)]),
     ...(worst === undefined || worst === best ? [] : [story(`${worst.name} ${worst.gain < 1 ? 'lost most' : 'gained least; none lost'}`, worst)]),
   ].join('\n\n') + '\n'
-}
-
-function sameText(pairs: readonly PairedProgram[], exact: string): string {
-  const same = pairs.filter(({ base, other }) => base.record.digest === other.record.digest).length
-  const why = exact === 'yes'
-    ? 'The first run recomputes plainly, as engines do, which can change what a model writes; the second resumes exactly.'
-    : `This engine's resumes are not known to be exact (${exact}), so both runs may differ from an undisturbed one.`
-  return `The model wrote the same in both runs for ${same} of ${pairs.length} programs. ${why}`
 }
 
 const story = (title: string, pair: PairedProgram): string => [
@@ -164,7 +164,7 @@ const story = (title: string, pair: PairedProgram): string => [
 function asJson(result: DemoResult): object {
   const armJson = (arm: Arm, outcome: MixOutcome): object => ({
     ...arm, ...figuresOf(outcome),
-    programs: outcome.programs.map(({ record, explanation }) => ({ ...record, parts: explanation.parts })),
+    programs: outcome.programs.map((one) => ({ ...one.record, joins: graphFigures(one), parts: one.explanation.parts })),
   })
   const [base, other]: [MixFigures, MixFigures] = [figuresOf(result.base), figuresOf(result.other)]
   const pairs = pairPrograms(result.base, result.other)
@@ -173,6 +173,7 @@ function asJson(result: DemoResult): object {
     engine: result.engine,
     size: sizeOf(result.mix),
     exact: result.exact,
+    texts: textFigures(pairs),
     arms: [armJson(result.arms[0], result.base), armJson(result.arms[1], result.other)],
     ratio: { mean: base.meanMs / other.meanMs, p95: base.p95Ms / other.p95Ms },
     gains: pairs.map((pair) => ({ name: pair.name, gain: pair.gain, baseMs: programMs(pair.base), otherMs: programMs(pair.other) })),

@@ -5,20 +5,23 @@
 import { setMaxListeners } from 'node:events'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { explain, type Explanation } from '../core/explain.ts'
-import type { Logged } from '../core/fact.ts'
-import { runAgent, type AgentStep, type ProgramRecord } from './agent.ts'
-import { ChatError, type Endpoint } from './chat-client.ts'
+import { runAgent } from './agent.ts'
+import type { AgentStep, ProgramRecord } from './agent-record.ts'
+import type { Endpoint } from './chat-client.ts'
 import { Corpus } from './corpus.ts'
+import { runGraphAgent } from './graph-agent.ts'
+import type { GraphArrival } from './graphs.ts'
 import type { Arrival } from './mix.ts'
+import { factsOf } from './program-client.ts'
 import { Toolbox } from './tools.ts'
-
-const FACTS_MAX = 10_000
 
 interface MixRunOptions {
   readonly endpoint: Endpoint
   readonly model: string
   readonly tokenScale: number
   readonly arrivals: readonly Arrival[]
+  /** Programs that report forks and joins, beside the others; none where it is not given. */
+  readonly graphs?: readonly GraphArrival[]
   readonly seed: number
   /** Set apart from other runs on the same server. */
   readonly prefix: string
@@ -48,10 +51,13 @@ export async function runMix(options: MixRunOptions): Promise<MixOutcome> {
     endpoint, model, tokenScale, signal, now, toolbox: new Toolbox(), corpus: Corpus.load(),
     notify: (step: AgentStep): void => options.notify(step, now()),
   }
-  const records = await Promise.all(options.arrivals.map(async ({ program, atMs, waitsMs }) => {
-    await sleep(Math.max(0, atMs - now()), undefined, { signal })
-    return runAgent({ id: `${options.prefix}${program.name}`, program, waitsMs, seed: options.seed }, world)
-  }))
+  const jobOf = <P extends { readonly name: string }>(program: P): { id: string; program: P; seed: number } =>
+    ({ id: `${options.prefix}${program.name}`, program, seed: options.seed })
+  const arrived = (atMs: number): Promise<void> => sleep(Math.max(0, atMs - now()), undefined, { signal })
+  const records = await Promise.all([
+    ...options.arrivals.map(({ program, atMs, waitsMs }) => arrived(atMs).then(() => runAgent({ ...jobOf(program), waitsMs }, world))),
+    ...(options.graphs ?? []).map(({ program, atMs }) => arrived(atMs).then(() => runGraphAgent(jobOf(program), world))),
+  ])
   const wallMs = now()
   const programs = await Promise.all(records.map(async (record) => ({ record, explanation: explain(await factsOf(endpoint, record.id), NOBODY_WAITS) })))
   return { programs: programs.sort((a, b) => (a.record.name < b.record.name ? -1 : 1)), wallMs }
@@ -59,10 +65,3 @@ export async function runMix(options: MixRunOptions): Promise<MixOutcome> {
 
 /** Every program has ended, so nothing of the present is needed. */
 const NOBODY_WAITS = { nowUs: 0, queued: {} }
-
-export async function factsOf(endpoint: Endpoint, program: string): Promise<readonly Logged[]> {
-  const response = await fetch(`${endpoint.url}/v1/programs/${encodeURIComponent(program)}/facts?max=${FACTS_MAX}`, { headers: endpoint.headers })
-  if (!response.ok) throw new ChatError(`the facts of ${program}: HTTP ${response.status}: ${await response.text()}`)
-  const page = await response.json() as { readonly data: readonly Logged[] }
-  return page.data
-}

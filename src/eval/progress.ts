@@ -1,6 +1,5 @@
 /** Owns what is seen while the mix runs: one block redrawn in place on a terminal, plain lines elsewhere. */
-import type { AgentStep } from './agent.ts'
-import type { PlannedProgram } from './mix.ts'
+import type { AgentStep } from './agent-record.ts'
 
 export interface Screen {
   write(text: string): void
@@ -32,11 +31,11 @@ export class Progress {
   readonly #timer: NodeJS.Timeout | null
   #drawn = 0
 
-  constructor(screen: Screen, title: string, programs: readonly PlannedProgram[]) {
+  constructor(screen: Screen, title: string, programs: readonly { readonly name: string; readonly calls: number }[]) {
     this.#screen = screen
     this.#title = title
     this.#rows = new Map(programs.map(({ name, calls }) => [name, {
-      place: 'to come', call: 0, calls: calls.length, tool: null, sinceMs: 0, startedMs: null, endedMs: null,
+      place: 'to come', call: 0, calls, tool: null, sinceMs: 0, startedMs: null, endedMs: null,
     }]))
     if (!screen.redraws) screen.write(`${title}\n`)
     this.#timer = screen.redraws ? setInterval(() => this.#draw(), REDRAW_MS) : null

@@ -18,7 +18,8 @@ const FIRST_FRAME_TOKENS = 52
 const TOOL_LIST_TOKENS = 113
 const TOOL_TOKENS = 76
 
-const SYSTEM = 'You are a careful assistant who uses tools and answers in plain words.'
+/** What every conversation begins with. */
+export const SYSTEM = 'You are a careful assistant who uses tools and answers in plain words.'
 
 const TASKS: Readonly<Record<ProgramKind, string>> = {
   chat: 'Read the notes and say in a few sentences what they have in common.',
@@ -40,7 +41,7 @@ export function firstPrompt(program: PlannedProgram, corpus: Corpus): FirstPromp
   return {
     messages: [
       { role: 'system', content: SYSTEM },
-      { role: 'user', content: `Case ${program.name}. ${TASKS[program.kind]}\nNotes:\n${notesFor(program, corpus, tokens)}` },
+      { role: 'user', content: `Case ${program.name}. ${TASKS[program.kind]}\nNotes:\n${notesFor(program.name, corpus, tokens)}` },
     ],
     tools: names.map((name) => TOOLS[name]),
   }
@@ -58,10 +59,10 @@ export const frameTokens = (tools: number): number =>
 const toolsOf = (program: PlannedProgram): readonly ToolName[] =>
   [...new Set(program.calls.flatMap(({ tool }) => (tool === null ? [] : [tool])))].sort()
 
-/** Passages in the order in which a search for the program's name ranks them: its own for each. */
-function notesFor(program: PlannedProgram, corpus: Corpus, tokens: number): string {
-  const ranked = corpus.search(program.name)
-  const start = [...program.name].reduce((sum, letter) => sum * 31 + letter.charCodeAt(0), 7) % ranked.length
+/** Passages in the order in which a search for the name ranks them: its own for each. */
+export function notesFor(name: string, corpus: Corpus, tokens: number): string {
+  const ranked = corpus.search(name)
+  const start = [...name].reduce((sum, letter) => (sum * 31 + letter.charCodeAt(0)) % ranked.length, 7)
   const text = [...ranked.slice(start), ...ranked.slice(0, start)].map((passage) => `${passage.title}: ${passage.text}`).join('\n')
   return cut(text, Math.max(40, Math.round(tokens * CHARACTERS_PER_TOKEN)))
 }

@@ -25,7 +25,7 @@ describe('the command line', () => {
     for (const [args, says] of [
       [['nope'], /unknown command 'nope'/], [['explain'], /missing required argument 'program'/],
       [['serve', '--port', 'x'], /whole number from 0 to 65535/], [['programs', '--url', 'nope'], /--url nope is not a URL/],
-      [['doctor', '--nope'], /unknown option '--nope'/],
+      [['doctor', '--nope'], /unknown option '--nope'/], [['demo', '--policy', 'best'], /'best' is invalid.*fcfs, fcfs-program, mlfq, plas, atlas, gittins/],
     ] as const) {
       const { code, stderr, stdout } = await entracte(args)
       assert.equal(code, 2, args.join(' '))

@@ -1,6 +1,7 @@
 import assert from 'node:assert/strict'
 import { describe, test } from 'node:test'
-import { runAgent, type AgentStep, type AgentWorld, type ProgramRecord } from '../../src/eval/agent.ts'
+import { runAgent } from '../../src/eval/agent.ts'
+import type { AgentStep, AgentWorld, ProgramRecord } from '../../src/eval/agent-record.ts'
 import { Corpus } from '../../src/eval/corpus.ts'
 import type { PlannedProgram } from '../../src/eval/mix.ts'
 import { Toolbox } from '../../src/eval/tools.ts'

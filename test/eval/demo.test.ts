@@ -2,6 +2,7 @@ import assert from 'node:assert/strict'
 import { existsSync } from 'node:fs'
 import { describe, test } from 'node:test'
 import { runDemo, type DemoOptions, type DemoWorld } from '../../src/eval/demo.ts'
+import { callsOf, loadGraphs } from '../../src/eval/graphs.ts'
 import { loadMix, type Mix } from '../../src/eval/mix.ts'
 import { Progress } from '../../src/eval/progress.ts'
 import { fakeServer, type Fake, type FakeOptions } from './fake-server.ts'
@@ -47,7 +48,8 @@ describe('the demo', () => {
     assert.deepEqual(configs[0].listen, { host: '127.0.0.1', port: 0 })
     const asked = fakes.map(({ seen }) => seen.filter(({ path }) => path === '/v1/chat/completions').map(({ headers }) => headers['x-program-id']).sort())
     assert.deepEqual(asked[0], asked[1])
-    assert.equal(asked[0]?.length, MIX.programs.reduce((sum, { calls }) => sum + calls.length, 0))
+    const expected = MIX.programs.reduce((sum, { calls }) => sum + calls.length, 0) + loadGraphs().reduce((sum, program) => sum + callsOf(program), 0)
+    assert.equal(asked[0]?.length, expected)
   })
 
   test('prints the table and explains who gained and who lost', async () => {
@@ -63,7 +65,7 @@ describe('the demo', () => {
     const parsed = JSON.parse(out)
     assert.equal(configs[1].core.order, 'plas')
     assert.equal(parsed.seed, 99)
-    assert.deepEqual(parsed.arms.map(({ programs }: { programs: unknown[] }) => programs.length), [12, 12])
+    assert.deepEqual(parsed.arms.map(({ programs }: { programs: unknown[] }) => programs.length), [14, 14])
     assert.ok(parsed.ratio.mean > 0 && parsed.size.lanesRatio === 3)
   })
 
@@ -114,10 +116,17 @@ describe('the demo, around its runs,', () => {
     const { code, closed } = await demo({}, {}, (seen, abort) => { if (seen.includes('to go')) abort.abort() })
     assert.deepEqual([code, closed], [130, 1])
   })
+
+  test('ends at once when called off while an engine is still being probed', async () => {
+    const beganAt = performance.now()
+    const { code, closed, fakes } = await demo({}, { exact: () => 'unknown' }, (seen, abort) => { if (seen.includes('probing')) setTimeout(() => abort.abort(), 150) })
+    assert.deepEqual([code, closed], [130, 1])
+    assert.ok(performance.now() - beganAt < 5_000 && fakes[0]?.seen.every(({ path }) => path === '/v1/models'))
+  })
 })
 
 describe('progress', () => {
-  const program = MIX.programs.slice(0, 2)
+  const program = [{ name: 'react-1', calls: 3 }, { name: 'react-2', calls: 3 }]
   test('is one block drawn again in place on a terminal', () => {
     let text = ''
     const progress = new Progress({ redraws: true, columns: 60, write: (more) => { text += more } }, 'run', program)
