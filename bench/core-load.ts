@@ -8,7 +8,7 @@ import { CORE_DEFAULTS, type OrderName } from '../src/core/config.ts'
 import type { Logged } from '../src/core/fact.ts'
 import { bodyId, callId, engineId, moveId, tenantId, type CallId, type EngineId, type MoveId } from '../src/core/ids.ts'
 import type { AttemptReport, Input } from '../src/core/input.ts'
-import { step } from '../src/core/step.ts'
+import { openTurn, step } from '../src/core/step.ts'
 import type { Capabilities, CoreState, EngineSpeeds } from '../src/core/state.ts'
 import { Draw } from '../src/eval/draw.ts'
 
@@ -96,6 +96,15 @@ export class CoreLoad {
 
   feed(input: Input): void {
     this.perform(this.decide(input))
+  }
+
+  /** Inputs of one moment: what the driver takes at once. */
+  decideAll(inputs: readonly Input[]): Logged[] {
+    const turn = openTurn(this.core, this.nowUs)
+    const facts: Logged[] = []
+    for (const input of inputs) facts.push(...turn.take(input))
+    facts.push(...turn.end())
+    return facts
   }
 
   /** What happens next. */

@@ -48,6 +48,9 @@ export function applyCall(core: CoreState, fact: Fact, logged: Logged): boolean 
     case 'call.granted':
       grant(core, fact)
       return true
+    case 'grant.withheld':
+      must(core.engines, fact.engine).cramped.add(fact.call)
+      return true
     case 'call.promoted': {
       const call = must(core.calls, fact.call)
       rekey(core, call, fact.level, fact.tie)
@@ -192,7 +195,9 @@ function schedule(core: CoreState, fact: Of<'call.scheduled'>, atUs: Us): void {
 
 function grant(core: CoreState, fact: Of<'call.granted'>): void {
   const state = activeState(core, must(core.calls, fact.call))
-  if (state?.device != null) takeDevice(core, state, { ...state.device, granules: fact.granules })
+  if (state?.device == null) return
+  must(core.engines, state.device.engine).cramped.delete(fact.call)
+  takeDevice(core, state, { ...state.device, granules: fact.granules })
 }
 
 /** Growth since the last report, to the call, its program and its tenant. */
@@ -247,7 +252,7 @@ function complete(core: CoreState, fact: Of<'call.completed'>, atUs: Us): void {
   if (state !== null) {
     for (const span of fact.spans) {
       core.segments.set(span.segment, { id: span.segment, tenant: state.tenant, origin: span.origin, tokens: span.tokens, digest: span.digest, refs: 1 })
-      state.spans.push({ segment: span.segment, tokens: span.tokens })
+      state.spans.push({ segment: span.segment, origin: span.origin, tokens: span.tokens })
     }
     state.tail = { prefilled: 0, decoded: 0 }
     leaveRecord(core, state)
@@ -320,6 +325,7 @@ function leaveEngine(core: CoreState, call: Call, atUs: Us): void {
   const engine = must(core.engines, call.stage.engine)
   engine.running.delete(call.id)
   engine.pausing.delete(call.id)
+  engine.cramped.delete(call.id)
   if (call.stage.kind === 'running') learnStay(engine, atUs - call.stage.sinceUs)
 }
 

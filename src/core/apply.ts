@@ -230,7 +230,7 @@ function applyEngine(core: CoreState, fact: Fact): boolean {
       core.engines.set(fact.engine, {
         id: fact.engine, stage: 'joined', capabilities: fact.capabilities, speeds: fact.speeds,
         ownedGranules: before?.ownedGranules ?? 0, reservedGranules: before?.reservedGranules ?? 0,
-        sequencesUsed: before?.sequencesUsed ?? 0, running: before?.running ?? new Set(), pausing: before?.pausing ?? new Set(),
+        sequencesUsed: before?.sequencesUsed ?? 0, running: before?.running ?? new Set(), pausing: before?.pausing ?? new Set(), cramped: before?.cramped ?? new Set(),
         idle: before?.idle ?? new Set(), moves: before?.moves ?? new Set(), resuming: before?.resuming ?? 0, stayUs: before?.stayUs ?? 0, orders: before?.orders ?? [],
       })
       return true

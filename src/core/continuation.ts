@@ -43,7 +43,7 @@ export interface Luggage {
 export function luggageOf(core: Readonly<CoreState>, call: Readonly<Call>, state: State | null): Luggage {
   if (state === null) return { state, fedTokens: 0, byOrigin: { prefilled: 0, decoded: 0 } }
   const fedTokens = fedTokensOf(call, state)
-  return { state, fedTokens, byOrigin: originsOf(core, state, fedTokens) }
+  return { state, fedTokens, byOrigin: originsOf(state, fedTokens) }
 }
 
 /** Device memory that a call takes up when it comes by this way: its own, or that of an image which is longer. */

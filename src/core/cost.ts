@@ -54,10 +54,10 @@ export function feedAgain(engine: Engine, { prefilled, decoded }: { prefilled: T
 }
 
 /** Micro-units for so much of this engine's memory, held for one second. */
-export function memorySecondMicro(core: Readonly<CoreState>, engine: Engine, granules: Granules, granulesWanted: Granules): number {
+export function memorySecondMicro(core: Readonly<CoreState>, engine: Engine, granules: Granules, wanted: boolean): number {
   const { memory } = engine.capabilities
   if (memory === null) return 0
-  const allMicro = granulesWanted === 0 ? core.config.idleMemorySecondMicro : 1_000_000
+  const allMicro = wanted ? 1_000_000 : core.config.idleMemorySecondMicro
   return Math.round((allMicro * granules * memory.granule) / memory.cells)
 }
 
@@ -72,7 +72,7 @@ export function offloadCost(core: Readonly<CoreState>, state: Readonly<State>, e
 }
 
 export function discardCost(core: Readonly<CoreState>, state: Readonly<State>, engine: Engine, returnPpm: number): MicroCost {
-  return Math.round((engineTime(feedAgain(engine, tokensByOrigin(core, state), core.config.exactResume).workUs) * returnPpm) / 1_000_000)
+  return Math.round((engineTime(feedAgain(engine, tokensByOrigin(state), core.config.exactResume).workUs) * returnPpm) / 1_000_000)
 }
 
 /** The engine a State's costs are reckoned with: where it is, or the first that can run it. */

@@ -33,7 +33,7 @@ export function dispatch(d: Deciding): void {
     if (call?.stage.kind === 'ready' && !models.has(call.model) && isInWindow(d.core, call)) models.add(call.model)
   }
   while (models.size + engines.size + calls.size > 0) {
-    for (const id of engines) for (const call of must(d.core.engines, id).running) growGrant(d, call)
+    for (const id of engines) for (const call of [...must(d.core.engines, id).cramped]) growGrant(d, call)
     engines.clear()
     for (const id of calls) growGrant(d, id)
     calls.clear()
@@ -220,6 +220,7 @@ function growGrant(d: Deciding, id: CallId): void {
   const spare = held - granulesOf(engine, call.promptTokens + call.outputTokens)
   if (needed <= held || 2 * spare > granulesOf(engine, d.core.config.grantTokens)) return
   if (granulesFree(engine) < needed - held) makeRoom(d, call, engine, needed - held, null)
-  if (granulesFree(engine) >= needed - held) d.emit({ kind: 'call.granted', call: id, granules: needed })
-  else if (granulesLeaving(d.core, engine) === 0) giveUpWorst(d, call, engine)
+  if (granulesFree(engine) >= needed - held) return d.emit({ kind: 'call.granted', call: id, granules: needed })
+  if (!engine.cramped.has(id)) d.emit({ kind: 'grant.withheld', call: id, engine: engine.id, granules: needed })
+  if (granulesLeaving(d.core, engine) === 0) giveUpWorst(d, call, engine)
 }

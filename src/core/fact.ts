@@ -61,6 +61,7 @@ export type Fact =
   | { kind: 'call.placed'; call: CallId; engine: EngineId; way: Way; candidates: readonly Candidate[] }
   | { kind: 'call.scheduled'; call: CallId; attempt: number; engine: EngineId; state: StateId; baseTokens: Tokens; keepTokens: Tokens; granules: Granules; recomputeTokens: Tokens; forcedTokens: Tokens; replay: 'exact' | 'plain'; rank: number; expectedWorkUs: Us }
   | { kind: 'call.progressed'; call: CallId; attempt: number; report: AttemptReport }
+  | { kind: 'grant.withheld'; call: CallId; engine: EngineId; granules: Granules }
   | { kind: 'call.granted'; call: CallId; granules: Granules }
   | { kind: 'call.demoted'; call: CallId; level: number; tie: number }
   | { kind: 'call.promoted'; call: CallId; level: number; tie: number; waitedUs: Us; servedUs: Us }
@@ -121,7 +122,7 @@ export interface Logged {
  * group commit: losing one equals losing an attempt.
  */
 const FLOW: ReadonlySet<Fact['kind']> = new Set([
-  'program.predicted', 'interrupt.predicted', 'call.measured', 'call.ready', 'call.placed', 'call.scheduled', 'call.progressed', 'call.granted', 'call.demoted', 'call.promoted', 'call.aged', 'call.reserved', 'boost.given', 'boost.withheld', 'call.preempted',
+  'program.predicted', 'interrupt.predicted', 'call.measured', 'call.ready', 'call.placed', 'call.scheduled', 'call.progressed', 'call.granted', 'grant.withheld', 'call.demoted', 'call.promoted', 'call.aged', 'call.reserved', 'boost.given', 'boost.withheld', 'call.preempted',
   'call.paused', 'kv.decided', 'kv.preserved', 'kv.offload.begun', 'kv.onboard.begun', 'kv.resume.ready', 'engine.progress',
   'engine.ordered', 'timer.set', 'timer.cleared', 'result.ignored', 'kv.unclaimed',
 ] satisfies Fact['kind'][])

@@ -13,19 +13,19 @@ export const spanTokens = (state: Readonly<State>): Tokens => state.spans.reduce
 export const stateTokens = (state: Readonly<State>): Tokens =>
   spanTokens(state) + state.tail.prefilled + state.tail.decoded
 
-export function tokensByOrigin(core: Readonly<CoreState>, state: Readonly<State>): { prefilled: Tokens; decoded: Tokens } {
+export function tokensByOrigin(state: Readonly<State>): { prefilled: Tokens; decoded: Tokens } {
   const sum = { prefilled: state.tail.prefilled, decoded: state.tail.decoded }
-  for (const span of state.spans) sum[must(core.segments, span.segment).origin] += span.tokens
+  for (const { origin, tokens } of state.spans) sum[origin] += tokens
   return sum
 }
 
 /** The same of its first tokens only. */
-export function originsOf(core: Readonly<CoreState>, state: Readonly<State>, firstTokens: Tokens): { prefilled: Tokens; decoded: Tokens } {
+export function originsOf(state: Readonly<State>, firstTokens: Tokens): { prefilled: Tokens; decoded: Tokens } {
   const sum = { prefilled: 0, decoded: 0 }
   let left = firstTokens
   for (const span of state.spans) {
     const tokens = Math.min(span.tokens, left)
-    sum[must(core.segments, span.segment).origin] += tokens
+    sum[span.origin] += tokens
     left -= tokens
   }
   sum.prefilled += Math.min(state.tail.prefilled, left)
@@ -69,8 +69,8 @@ export const couldHold = (core: Readonly<CoreState>, engine: Readonly<Engine>, c
   && (engine.capabilities.memory === null
     || (call.promptTokens <= engine.capabilities.contextTokens && granulesFor(core, engine, call) <= granulesTotal(engine)))
 
-/** Granules that the next ready calls lack and this engine could give; how many calls are looked at is limited. */
-export function granulesWanted(core: Readonly<CoreState>, engine: Readonly<Engine>): Granules {
+/** Whether the next ready calls would take more than the engine has free; how many calls are looked at is limited. */
+export function isMemoryWanted(core: Readonly<CoreState>, engine: Readonly<Engine>): boolean {
   const free = granulesFree(engine)
   let wanted = 0
   for (const model of engine.capabilities.models) {
@@ -80,11 +80,12 @@ export function granulesWanted(core: Readonly<CoreState>, engine: Readonly<Engin
     for (const id of candidates(queue)) {
       const call = must(core.calls, id)
       if (stateOf(core, call)?.device == null) wanted += granulesFor(core, engine, call)
+      if (wanted > free) return true
       seen += 1
-      if (wanted > free || seen > core.config.dispatchWindow) break
+      if (seen > core.config.dispatchWindow) break
     }
   }
-  return Math.max(0, wanted - free)
+  return false
 }
 
 /** Granules that become free, or idle, when the moves under way and the pauses told are done. */

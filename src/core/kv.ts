@@ -8,7 +8,7 @@ import { discardCost, imageReserveBytes, offloadCost } from './cost.ts'
 import { clearTimer, ignore, setTimer, type Deciding } from './deciding.ts'
 import { moveId, type SessionId, type StateId } from './ids.ts'
 import type { MoveDone, MoveFailed } from './input.ts'
-import { callWaitingOn, granulesWanted, hostFreeBytes, lastRecordOf, stateTokens } from './kv-read.ts'
+import { callWaitingOn, isMemoryWanted, hostFreeBytes, lastRecordOf, stateTokens } from './kv-read.ts'
 import { proposedResidencyOf, residencyOf } from './residencies.ts'
 import { readyIfDue } from './ready.ts'
 import { start } from './schedule.ts'
@@ -26,7 +26,7 @@ export function decideIdle(d: Deciding, id: StateId): void {
   // Its call is there and only waits for its turn: whoever wants the memory meanwhile says so.
   if (callWaitingOn(d.core, state) !== null) return
   const interrupt = interruptOf(d, state)
-  const wanted = granulesWanted(d.core, engine)
+  const wanted = isMemoryWanted(d.core, engine)
   const decision = proposedResidencyOf(d.core).decide(d.core, state, interrupt, wanted, d.nowUs)
   const performed = d.core.config.mode === 'schedule'
   d.emit({ kind: 'kv.decided', state: id, interrupt: interrupt?.id ?? null, ...decision, performed })

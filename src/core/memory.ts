@@ -100,7 +100,7 @@ export function cutSpans(core: CoreState, state: State, tokens: Tokens): void {
   let left = tokens
   const kept: State['spans'] = []
   for (const span of state.spans) {
-    if (left > 0) kept.push({ segment: span.segment, tokens: Math.min(span.tokens, left) })
+    if (left > 0) kept.push({ ...span, tokens: Math.min(span.tokens, left) })
     else dropSegment(core, span.segment)
     left -= span.tokens
   }

@@ -360,7 +360,7 @@ export interface State {
   owner: Owner
   residence: Residence
   /** Immutable spans, in order; the last may be cut (`tokens` below its Segment's own). */
-  spans: { readonly segment: SegmentId; readonly tokens: Tokens }[]
+  spans: { readonly segment: SegmentId; readonly origin: Origin; readonly tokens: Tokens }[]
   /** Fed since the last span and not yet a Segment: the call under way. */
   tail: { prefilled: Tokens; decoded: Tokens }
   device: DeviceReplica | null
@@ -456,6 +456,8 @@ export interface Engine {
   readonly running: Set<CallId>
   /** Of these, the ones told to pause. */
   readonly pausing: Set<CallId>
+  /** Of those that run, the ones whose next grant was withheld. */
+  readonly cramped: Set<CallId>
   /** Suspended States on its device, the longest idle first. */
   readonly idle: Set<StateId>
   /** Moves from or to its device. */

@@ -265,7 +265,7 @@ export class Performer {
   }
 
   #spansOf(state: State): ImageSpan[] {
-    const spans: ImageSpan[] = state.spans.map(({ segment, tokens }) => ({ id: segment, tokens, origin: must(this.#core.segments, segment).origin }))
+    const spans: ImageSpan[] = state.spans.map(({ segment, tokens, origin }) => ({ id: segment, tokens, origin }))
     if (state.tail.prefilled > 0) spans.push({ id: 'tail.prefilled', tokens: state.tail.prefilled, origin: 'prefilled' })
     if (state.tail.decoded > 0) spans.push({ id: 'tail.decoded', tokens: state.tail.decoded, origin: 'decoded' })
     return spans

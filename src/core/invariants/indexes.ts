@@ -68,6 +68,7 @@ function checkEngine(core: Readonly<CoreState>, engine: Engine): void {
   same(engine.idle, here.filter(({ residence }) => residence.kind === 'suspended').map(({ id }) => id), `idle States of ${engine.id}`)
   same(engine.moves, moves.map(({ id }) => id), `moves of ${engine.id}`)
   same(engine.pausing, pausing.map(({ id }) => id), `pausing calls of ${engine.id}`)
+  law(14, [...engine.cramped].every((id) => engine.running.has(id)), () => `${engine.id} withholds a grant from a call that does not run there`)
   const resuming = moves.filter(({ forCall }) => forCall !== null).length
   law(2, engine.resuming === resuming, () => `${engine.id} counts ${engine.resuming} States on their way to a call and has ${resuming}`)
 }

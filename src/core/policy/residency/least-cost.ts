@@ -32,11 +32,11 @@ const RECONSIDER_US_MIN: Us = 20_000
 export const leastCost: ResidencyPolicy = {
   name: 'least-cost',
 
-  decide(core, state, interrupt, granulesWanted, nowUs) {
+  decide(core, state, interrupt, wanted, nowUs) {
     const engine = engineOf(core, state)
     if (engine === null || state.device === null) return stay('no engine holds it')
     const wait = waitOf(core, state, interrupt, nowUs)
-    const price = memorySecondMicro(core, engine, state.device.granules, granulesWanted)
+    const price = memorySecondMicro(core, engine, state.device.granules, wanted)
     const other = cheaperOther(core, state, engine, wait)
     const doubt = doubtOf(wait.survival)
     const untilUs = doubt !== null ? breakEvenUs(other.cost, price) - wait.elapsedUs : bestHoldUs(wait, other.cost, price)

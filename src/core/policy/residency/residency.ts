@@ -24,8 +24,8 @@ export interface Victim {
 
 export interface ResidencyPolicy {
   readonly name: string
-  /** A State became idle on device, or its time to decide again has come. `granulesWanted`: by ready calls that do not fit. */
-  decide(core: Readonly<CoreState>, state: Readonly<State>, interrupt: Readonly<Interrupt> | null, granulesWanted: Granules, nowUs: Us): ResidencyDecision
+  /** A State became idle on device, or its time to decide again has come. `wanted`: ready calls lack memory. */
+  decide(core: Readonly<CoreState>, state: Readonly<State>, interrupt: Readonly<Interrupt> | null, wanted: boolean, nowUs: Us): ResidencyDecision
   /** Idle States of an engine, the one to give way first in front. */
   victims(core: Readonly<CoreState>, engine: Readonly<Engine>, nowUs: Us): Victim[]
   /**
