@@ -88,9 +88,10 @@ function imagesInTheWay(d: Deciding, neededBytes: Bytes): { state: State; regret
   return freeBytes >= neededBytes ? dropped : null
 }
 
+/** Of what lies there: an engine that was taken back may hold less than all. */
 export function beginOffload(d: Deciding, state: State, engine: Engine): void {
   clearTimer(d, `reconsider:${state.id}`)
-  const tokens = stateTokens(state)
+  const tokens = Math.min(stateTokens(state), state.device?.tokens ?? 0)
   d.emit({
     kind: 'kv.offload.begun', move: moveId(`${state.id}-${d.core.seq}`), state: state.id, engine: engine.id, tokens,
     reservedBytes: imageReserveBytes(engine, tokens),

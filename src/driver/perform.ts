@@ -8,7 +8,8 @@ import { isReplayable } from '../core/effects.ts'
 import type { Fact, Logged } from '../core/fact.ts'
 import type { CallId, EngineId, InterruptId, ProgramId } from '../core/ids.ts'
 import type { Input } from '../core/input.ts'
-import type { CoreState, State } from '../core/state.ts'
+import type { CoreState, Origin, State } from '../core/state.ts'
+import type { Tokens } from '../core/units.ts'
 import type { EngineCommand, EnginePort, ImageIdentity, ImageSpan, Ports } from './ports.ts'
 import type { Streams } from './streams.ts'
 import { bodyOf, preparedOf, recordOf, resultOf } from './working-bodies.ts'
@@ -244,7 +245,7 @@ export class Performer {
     if (state === undefined) return
     this.#tell(fact.engine, {
       kind: 'offload', move: fact.move, state: fact.state, path: this.#ports.images.path(fact.move),
-      spans: this.#spansOf(state), identity: this.#identityOf(state),
+      spans: this.#spansOf(state, fact.tokens), identity: this.#identityOf(state),
     })
   }
 
@@ -264,10 +265,18 @@ export class Performer {
     this.#tell(fact.engine, { kind: 'discard', state: fact.state })
   }
 
-  #spansOf(state: State): ImageSpan[] {
-    const spans: ImageSpan[] = state.spans.map(({ segment, tokens, origin }) => ({ id: segment, tokens, origin }))
-    if (state.tail.prefilled > 0) spans.push({ id: 'tail.prefilled', tokens: state.tail.prefilled, origin: 'prefilled' })
-    if (state.tail.decoded > 0) spans.push({ id: 'tail.decoded', tokens: state.tail.decoded, origin: 'decoded' })
+  /** Its first tokens, by the Segments they are of; what came after the last Segment is the tail. */
+  #spansOf(state: State, firstTokens: Tokens): ImageSpan[] {
+    const spans: ImageSpan[] = []
+    let left = firstTokens
+    const add = (id: string, has: Tokens, origin: Origin): void => {
+      const tokens = Math.min(has, left)
+      left -= tokens
+      if (tokens > 0) spans.push({ id, tokens, origin })
+    }
+    for (const { segment, tokens, origin } of state.spans) add(segment, tokens, origin)
+    add('tail.prefilled', state.tail.prefilled, 'prefilled')
+    add('tail.decoded', state.tail.decoded, 'decoded')
     return spans
   }
 

@@ -117,7 +117,7 @@ export class Attempt {
     const tail = cutRuns(this.kv.runs, this.kv.tokens, this.start.baseTokens)
     const of = (origin: Run['origin']): Tokens => tokensOf(tail.filter((run) => run.origin === origin))
     return {
-      service: structuredClone(this.service), tailPrefilled: of('prefilled'), tailDecoded: of('decoded'),
+      service: copyOf(this.service), tailPrefilled: of('prefilled'), tailDecoded: of('decoded'),
       outputTokens: this.outputs.length, recomputedTokens: this.recomputed,
     }
   }
@@ -173,3 +173,5 @@ export class Attempt {
     return { origin: 'prefilled', left: this.#promptTokens - fed }
   }
 }
+
+const copyOf = ({ useful, retried, recomputed }: Ledger): Ledger => ({ useful: { ...useful }, retried: { ...retried }, recomputed: { ...recomputed } })

@@ -5,14 +5,13 @@
  */
 import { InvariantError } from '../core/assert.ts'
 import type { CoreConfig } from '../core/config.ts'
-import type { Logged } from '../core/fact.ts'
 import type { EngineId } from '../core/ids.ts'
 import type { Us } from '../core/units.ts'
 import { Driver } from '../driver/driver.ts'
 import { recover } from '../driver/recover.ts'
 import { Chance } from './chance.ts'
 import { ControlClock } from './control-clock.ts'
-import { Disk, Store, type StoreWorld } from './disk.ts'
+import { Disk, Store, type Line, type StoreWorld } from './disk.ts'
 import type { Engine } from './engine.ts'
 import { SimPort } from './port.ts'
 import { Wire } from './wire.ts'
@@ -26,7 +25,9 @@ interface ControlWorld extends StoreWorld {
   /** No life will begin from the log of another. */
   readonly forgets: boolean
   /** Facts were decided, in this order. */
-  noted(facts: readonly Logged[], life: Life): void
+  noted(facts: readonly Line[], life: Life): void
+  /** Facts are durable, in this order, which is that of the log over all lives. */
+  written(facts: readonly Line[]): void
   /** The connections of whoever spoke to this life are gone. */
   ended(life: Life): void
   failed(error: Error): void
@@ -51,7 +52,10 @@ export class Life {
     const isAlive = (): boolean => this.#alive
     const mayAct = (): boolean => this.#mayAct()
     this.clock = new ControlClock(world.events, isAlive)
-    this.store = new Store(world, disk, this.clock, mayAct, () => this.#storeFailed())
+    this.store = new Store(world, disk, {
+      clock: this.clock, mayAct, storeFailed: () => this.#storeFailed(),
+      noted: (facts) => { if (this.#alive) world.noted(facts, this) },
+    })
     const recovered = recover(world.config, this.store.log)
     this.clock.begin(recovered.core.nowUs)
     const chance = new Chance(world.seed, `ids of life ${number}`)
@@ -59,17 +63,10 @@ export class Life {
     this.ports = new Map(world.engines.map((engine) => [engine.id, new SimPort(engine,
       { events: world.events, receive: (run) => this.clock.receive(run), mayAct },
       (broken) => new Wire(world.events, world.faults, world.seed, `${engine.id}`, (run) => this.clock.receive(run), broken))]))
-    const log = this.store.log
     this.driver = new Driver(
       {
         clock: this.clock, bodies: this.store.bodies, images: this.store.images, engines: [...this.ports.values()],
-        log: {
-          ...log,
-          append: (facts, barrier, durable) => {
-            if (this.#alive) world.noted(facts, this)
-            log.append(facts, barrier, durable)
-          },
-        },
+        log: this.store.log,
         ids: { fresh: () => `l${number}n${(ids += 1)}`, seed: () => chance.next() },
       },
       {
@@ -125,7 +122,7 @@ export class ControlPlane {
 
   constructor(world: ControlWorld) {
     this.#world = world
-    this.#disk = new Disk(world.forgets)
+    this.#disk = new Disk(world.forgets, (facts) => world.written(facts))
     this.#chance = new Chance(world.seed, 'control plane')
   }
 

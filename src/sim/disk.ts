@@ -17,42 +17,47 @@ import type { Images } from './images.ts'
 /** How long a flow fact or a body may wait. */
 const FLOW_COMMIT_US: Us = 50_000
 
+/** A fact as text: what replay sees has passed through it. */
+export interface Line { readonly logged: Logged; readonly text: string }
+
 type Op =
-  | { readonly kind: 'facts'; readonly facts: readonly Logged[]; readonly durable: () => void }
+  | { readonly kind: 'facts'; readonly facts: readonly Line[]; readonly durable: () => void }
   | { readonly kind: 'body'; readonly id: BodyId; readonly bytes: Uint8Array | null }
   | { readonly kind: 'image'; readonly id: MoveId; readonly image: { readonly bytes: Bytes; readonly digest: string } | null }
 
 export class Disk {
-  /** Nobody will ever read them back: they are let go. */
-  readonly #forgets: boolean
-
-  constructor(forgets: boolean) {
-    this.#forgets = forgets
-  }
-
-  /** Lines of JSON: what replay sees passed through text. */
-  facts: { readonly seq: number; readonly line: string }[] = []
-  /** Newest first, as text. */
-  snapshots: string[] = []
+  facts: Line[] = []
+  /** Newest first. */
+  snapshots: readonly Snapshot[] = []
   readonly bodies = new Map<BodyId, Uint8Array>()
   readonly images = new Map<MoveId, { readonly bytes: Bytes; readonly digest: string }>()
   reign = 0
 
+  /** Nobody will ever read the facts back: they are let go. */
+  readonly forgets: boolean
+  readonly #written: (facts: readonly Line[]) => void
+
+  /** `written` hears of all facts that are durable, in the order of the log. */
+  constructor(forgets: boolean, written: (facts: readonly Line[]) => void) {
+    this.forgets = forgets
+    this.#written = written
+  }
+
   write(ops: readonly Op[]): void {
     for (const op of ops) {
-      if (op.kind === 'facts' && this.#forgets) continue
-      if (op.kind === 'facts') for (const logged of op.facts) this.facts.push({ seq: logged.seq, line: JSON.stringify(logged) })
+      if (op.kind === 'facts') {
+        this.#written(op.facts)
+        if (!this.forgets) this.facts.push(...op.facts)
+      }
       else if (op.kind === 'body') put(this.bodies, op.id, op.bytes)
       else put(this.images, op.id, op.image)
     }
   }
 
-  keepSnapshot(snapshot: string): void {
+  keepSnapshot(snapshot: Snapshot): void {
     this.snapshots = [snapshot, ...this.snapshots].slice(0, SNAPSHOTS_KEPT)
     const oldest = this.snapshots[SNAPSHOTS_KEPT - 1]
-    if (oldest === undefined) return
-    const { seq } = JSON.parse(oldest) as Snapshot
-    this.facts = this.facts.filter((fact) => fact.seq > seq)
+    if (oldest !== undefined) this.facts = this.facts.filter(({ logged }) => logged.seq > oldest.seq)
   }
 }
 
@@ -71,6 +76,16 @@ export interface StoreWorld {
   readonly seed: number
 }
 
+/** The life that writes. */
+interface Writer {
+  readonly clock: ControlClock
+  /** A call of it is about to have an effect; false: the life ended here. */
+  mayAct(): boolean
+  /** Facts were decided, in this order. */
+  noted(facts: readonly Line[]): void
+  storeFailed(): void
+}
+
 export class Store {
   readonly log: FactLog
   readonly bodies: Bodies
@@ -78,8 +93,7 @@ export class Store {
   readonly #world: StoreWorld
   readonly #disk: Disk
   readonly #clock: ControlClock
-  readonly #isAlive: () => boolean
-  readonly #onFailure: () => void
+  readonly #writer: Writer
   readonly #chance: Chance
   readonly #view: Map<BodyId, Uint8Array>
   readonly #imageView: Map<MoveId, { readonly bytes: Bytes; readonly digest: string }>
@@ -90,19 +104,22 @@ export class Store {
   #cancelFlow: (() => void) | null = null
   #failed = false
 
-  constructor(world: StoreWorld, disk: Disk, clock: ControlClock, isAlive: () => boolean, onFailure: () => void) {
+  constructor(world: StoreWorld, disk: Disk, writer: Writer) {
     this.#world = world
     this.#disk = disk
-    this.#clock = clock
-    this.#isAlive = isAlive
-    this.#onFailure = onFailure
+    this.#clock = writer.clock
+    this.#writer = writer
     this.#chance = new Chance(world.seed, `store of reign ${disk.reign + 1}`)
     this.#view = new Map(disk.bodies)
     this.#imageView = new Map(disk.images)
     this.log = {
-      append: (facts, barrier, durable) => this.#add({ kind: 'facts', facts, durable }, barrier),
-      read: (afterSeq = 0) => disk.facts.filter(({ seq }) => seq > afterSeq).map(({ line }) => JSON.parse(line) as Logged),
-      snapshots: () => disk.snapshots.map((snapshot) => JSON.parse(snapshot) as Snapshot),
+      append: (facts, barrier, durable) => {
+        const lines = facts.map((logged) => ({ logged, text: disk.forgets ? '' : JSON.stringify(logged) }))
+        writer.noted(lines)
+        this.#add({ kind: 'facts', facts: lines, durable }, barrier)
+      },
+      read: (afterSeq = 0) => disk.facts.filter(({ logged }) => logged.seq > afterSeq).map(({ text }) => JSON.parse(text) as Logged),
+      snapshots: () => disk.snapshots,
       snapshot: (take) => this.#snapshot(take),
       nextReign: () => ++disk.reign,
     }
@@ -145,19 +162,19 @@ export class Store {
   }
 
   #setBody(id: BodyId, bytes: Uint8Array | null): void {
-    if (!this.#isAlive()) return
+    if (!this.#writer.mayAct()) return
     put(this.#view, id, bytes)
     this.#add({ kind: 'body', id, bytes }, false)
   }
 
   #setImage(id: MoveId, image: { readonly bytes: Bytes; readonly digest: string } | null): void {
-    if (!this.#isAlive()) return
+    if (!this.#writer.mayAct()) return
     put(this.#imageView, id, image)
     this.#add({ kind: 'image', id, image }, false)
   }
 
   #add(op: Op, urgent: boolean): void {
-    if (this.#failed || !this.#isAlive()) return
+    if (this.#failed || !this.#writer.mayAct()) return
     this.#waiting.push(op)
     if (urgent) this.#begin()
     else this.#cancelFlow ??= this.#clock.at(this.#clock.nowUs() + FLOW_COMMIT_US, () => this.#begin())
@@ -190,20 +207,21 @@ export class Store {
     this.#disk.write(ops)
     if (this.#waiting.some(({ kind }) => kind === 'facts')) this.#begin()
     else if (this.#waiting.length > 0) this.#cancelFlow ??= this.#clock.at(this.#clock.nowUs() + FLOW_COMMIT_US, () => this.#begin())
-    for (const op of ops) if (op.kind === 'facts' && this.#isAlive()) op.durable()
+    for (const op of ops) if (op.kind === 'facts' && this.#writer.mayAct()) op.durable()
   }
 
   /** Everything put so far is on disk when it is taken; it is there when it is whole. */
   #snapshot(take: () => Snapshot): void {
-    if (this.#failed || !this.#isAlive()) return
+    if (this.#failed || !this.#writer.mayAct()) return
     const ops = [...this.#writing ?? [], ...this.#waiting]
     this.#commit += 1
     this.#writing = null
     this.#waiting = []
     this.#disk.write(ops)
-    const snapshot = JSON.stringify(take())
-    this.#clock.soon(() => { for (const op of ops) if (op.kind === 'facts' && this.#isAlive()) op.durable() })
-    this.#clock.at(this.#clock.nowUs() + this.#chance.between(1_000, 50_000), () => { if (!this.#failed && this.#isAlive()) this.#disk.keepSnapshot(snapshot) })
+    const snapshot = take()
+    const whole = { ...snapshot, texts: [...snapshot.texts] }
+    this.#clock.soon(() => { for (const op of ops) if (op.kind === 'facts' && this.#writer.mayAct()) op.durable() })
+    this.#clock.at(this.#clock.nowUs() + this.#chance.between(1_000, 50_000), () => { if (!this.#failed && this.#writer.mayAct()) this.#disk.keepSnapshot(whole) })
   }
 
   #fail(): void {
@@ -211,7 +229,7 @@ export class Store {
     this.#failed = true
     this.#waiting = []
     this.#writing = null
-    this.#clock.soon(() => this.#onFailure())
+    this.#clock.soon(() => this.#writer.storeFailed())
   }
 
   /** Images whose file is there and whole; every other file goes. */

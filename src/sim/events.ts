@@ -56,7 +56,8 @@ export class Events {
   /** As `step`, and everybody who waited for it has gone on. */
   async happen(): Promise<boolean> {
     if (!this.step()) return false
-    if (!this.alone) await new Promise<void>((resolve) => { setImmediate(resolve) })
+    // A tick comes when no promise is left to go on, and before anything of the real world.
+    if (!this.alone) await new Promise<void>((resolve) => { process.nextTick(resolve) })
     return true
   }
 

@@ -45,6 +45,7 @@ export async function throughput(arrivals: readonly Arrival[], engineCount: numb
     events, faults, images, seed, engines, config: { ...CORE_DEFAULTS, callsOpenMax: 20_000, ...core },
     storeFailure: 'refuse', snapshotEveryFacts: 0, checkEveryTurns: 0, forgets: true,
     noted: (logged) => { steps += 1; facts += logged.length },
+    written: () => undefined,
     ended: () => undefined,
     failed: (error) => { throw error },
   })

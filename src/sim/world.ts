@@ -1,20 +1,23 @@
 /**
  * START HERE to read this folder. A world is a control plane (the production driver and core), engines, wires, a disk and
- * agents in virtual time, from one seed. A run has two parts: everything goes wrong, and the invariants hold after every
- * turn; then all is healed, and what can finish does, within a stated time, and leaves all memory free.
+ * agents in virtual time, from one seed. A run has two parts: everything goes wrong, and the invariants hold; then all is
+ * healed, and what can finish does, within a stated time, and leaves all memory free. In both, after every turn nobody
+ * waits while what could serve him stands idle, and the durable log is one history over all lives, as `checkHistory` says.
  *
  * The same settings give the same run, to the last fact, on every machine: its digest says so.
  */
 import { createHash } from 'node:crypto'
 import { InvariantError } from '../core/assert.ts'
-import type { Logged } from '../core/fact.ts'
 import { engineId } from '../core/ids.ts'
+import { checkHistory, noHistory } from '../core/invariants/history.ts'
+import { checkNobodyIsStuck } from '../core/invariants/waiting.ts'
 import { SECOND_US, type Us } from '../core/units.ts'
 import type { EngineCommand } from '../driver/ports.ts'
 import { Agent } from './agent.ts'
 import { Chance } from './chance.ts'
 import { Texts } from './content.ts'
 import { ControlPlane, type Life } from './control.ts'
+import type { Line } from './disk.ts'
 import { Engine } from './engine.ts'
 import { Events } from './events.ts'
 import { Faults, type FaultName, type Occurrence } from './faults.ts'
@@ -72,6 +75,7 @@ export class World {
   readonly #tell: ((line: string) => void) | null
   readonly #texts = new Texts()
   readonly #oracle = new Oracle(this.#texts, true)
+  readonly #history = noHistory()
   readonly #digest = createHash('sha256')
   readonly #chance: Chance
   #planned = 0
@@ -97,7 +101,8 @@ export class World {
       snapshotEveryFacts: settings.snapshotEveryFacts, checkEveryTurns: settings.checkEveryTurns, forgets: false,
       noted: (logged, life) => this.#noted(logged, life),
       ended: (life) => { for (const agent of this.agents) agent.disconnected(life) },
-      failed: (error) => this.#fail(error instanceof InvariantError ? error.number : 0, error.stack ?? error.message),
+      written: (facts) => this.#written(facts),
+      failed: (error) => this.#broken(error),
     })
   }
 
@@ -216,14 +221,26 @@ export class World {
 
   // ---------------------------------------------------------------- what is seen
 
-  #noted(facts: readonly Logged[], life: Life): void {
+  #noted(facts: readonly Line[], life: Life): void {
     this.steps += 1
     this.facts += facts.length
-    for (const logged of facts) {
-      const line = `${life.number} ${JSON.stringify(logged)}\n`
-      this.#digest.update(line)
-      this.#tell?.(`${this.events.nowUs} life ${line.trimEnd()}`)
+    this.#digest.update(facts.map(({ text }) => `${life.number} ${text}\n`).join(''))
+    if (this.#tell !== null) for (const { text } of facts) this.#tell(`${this.events.nowUs} life ${life.number} ${text}`)
+    checkNobodyIsStuck(life.driver.core)
+  }
+
+  /** The log is one history, whoever wrote it. */
+  #written(facts: readonly Line[]): void {
+    try {
+      checkHistory(this.#history, facts.map(({ logged }) => logged))
+    } catch (error) {
+      this.#broken(error)
     }
+  }
+
+  #broken(error: unknown): void {
+    const told = error instanceof Error ? error : new Error(String(error))
+    this.#fail(told instanceof InvariantError ? told.number : 0, told.stack ?? told.message)
   }
 
   #fail(invariant: number, what: string): void {

@@ -62,6 +62,21 @@ test('a prefix of the committed tokens that ends where a Segment ends is adopted
   assert.deepEqual([scheduled?.keepTokens, scheduled?.recomputeTokens], [60, 9])
 })
 
+test('of a prefix that was taken back, a copy to host is a copy of the prefix', () => {
+  const { at, held, call } = cutOff()
+  at.core = { ...at.core, config: { ...at.core.config, residency: 'always-offload' } }
+  const [begun] = only(join(at, [{ ...held, tokens: 60, digest: 'a' }]), 'kv.offload.begun')
+  assert.equal(begun?.tokens, 60)
+  at.feed({ kind: 'moveDone', engine: E0, reign: 2, move: begun?.move ?? moveId(''), bytes: 900, digest: 'i', copyUs: 10 })
+  assert.deepEqual(at.core.states.get(held.state)?.host?.tokens, 60)
+  const next = at.named('p', [`tool-of-${call}`])
+  at.feed({ kind: 'measured', call: next, promptTokens: 80, matched: { record: call as never, tokens: 69 }, renderingWon: null })
+  const [onboard] = only(at.log, 'kv.onboard.begun')
+  at.feed({ kind: 'moveDone', engine: E0, reign: 2, move: onboard?.move ?? moveId(''), bytes: 900, digest: 'i', copyUs: 10 })
+  const [scheduled] = only(at.log, 'call.scheduled').slice(-1)
+  assert.deepEqual([scheduled?.keepTokens, scheduled?.recomputeTokens], [60, 9])
+})
+
 test('a State that was fed anew elsewhere meanwhile, or was released, is not taken back', () => {
   const { at, held, call } = cutOff()
   at.feed({ kind: 'engineJoined', engine: engineId('e1'), reign: at.core.reign, capabilities: KEEPS, speeds: SPEEDS })

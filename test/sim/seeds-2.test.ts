@@ -1,0 +1,3 @@
+import { seedsHold } from './seeds.ts'
+
+seedsHold(1)
