@@ -22,6 +22,7 @@ const atMs: Record<string, number> = { process: performance.now() }
 const store = openStore(join(folder, 'data'), {
   onFailure: fatal, onLoss: ({ kind, id, why }) => fatal(new Error(`${kind} ${id}: ${why}`)), digestFile: async () => null,
   imagesDir: join(folder, 'images'), imageBytesMax: 1 << 30, bodyBytesMax: 2 ** 40, logRetentionUs: Number.MAX_SAFE_INTEGER,
+  makeSnapshot: null,
 })
 atMs['open'] = performance.now()
 const recovered = recover(LIVES_CONFIG, store.log)

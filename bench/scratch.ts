@@ -2,11 +2,12 @@
 import { createHash } from 'node:crypto'
 import { mkdtempSync, rmSync } from 'node:fs'
 import { join, resolve } from 'node:path'
-import { openStore, type Store } from '../src/store/store.ts'
+import { openStore, type Store, type StoreOptions } from '../src/store/store.ts'
 
 export interface Scratch {
   readonly folder: string
-  open(): Store
+  /** `makeSnapshot`: as the store's option. */
+  open(makeSnapshot?: StoreOptions['makeSnapshot']): Store
   remove(): void
 }
 
@@ -14,10 +15,10 @@ export function scratch(): Scratch {
   const folder = mkdtempSync(resolve('.bench-'))
   return {
     folder,
-    open: () => openStore(join(folder, 'data'), {
+    open: (makeSnapshot = null) => openStore(join(folder, 'data'), {
       onFailure: (error) => { throw error }, onLoss: ({ kind, id, why }) => { throw new Error(`${kind} ${id}: ${why}`) },
       digestFile: async (path) => createHash('sha256').update(path).digest('hex'), imagesDir: join(folder, 'images'), imageBytesMax: 1 << 30,
-      bodyBytesMax: 2 ** 40, logRetentionUs: Number.MAX_SAFE_INTEGER,
+      bodyBytesMax: 2 ** 40, logRetentionUs: Number.MAX_SAFE_INTEGER, makeSnapshot,
     }),
     remove: () => rmSync(folder, { recursive: true, force: true }),
   }

@@ -211,7 +211,7 @@ const schema = z.strictObject({
   engines: z.array(engine).min(1).prefault([{ id: 'local', kind: 'embedded' }]),
   core: core.prefault({}),
   limits: limits.prefault({}),
-  /** Facts between two snapshots, from which a start goes on instead of from the first fact; 0: none is made. */
+  /** Facts between two snapshots, from which a start goes on instead of from the first fact; made beside, for that time with the state's memory once more; 0: none is made. */
   snapshotEveryFacts: z.int().min(0).default(100_000),
   /** Facts that both kept snapshots hold stay this long all the same. */
   logRetentionSeconds: z.number().min(0).default(604_800),

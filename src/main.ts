@@ -21,6 +21,7 @@ import { cacheDirectory, PROBES_FILE } from './models/cache.ts'
 import { resolveModel, type ModelProgress } from './models/resolve.ts'
 import { buildApp } from './server/app.ts'
 import { makeLog } from './server/log.ts'
+import { inThread } from './store/snapshot-thread.ts'
 import { openStore } from './store/store.ts'
 
 interface StartHooks {
@@ -49,6 +50,7 @@ export async function start(config: Config, hooks: StartHooks = {}): Promise<Ser
     imagesDir: config.imagesDir, imageBytesMax: config.core.hostBytesMax, bodyBytesMax: BODY_BYTES_MAX,
     logRetentionUs: seconds(config.logRetentionSeconds),
     digestFile: fileDigest,
+    makeSnapshot: inThread(new URL('./snapshot-worker.js', import.meta.url)),
     onLoss: (loss) => log.warn(loss, 'something kept can no longer be had'),
     onFailure: (error) => {
       log.error({ err: error, storeFailure: config.storeFailure }, 'the store failed')
@@ -75,7 +77,7 @@ export async function start(config: Config, hooks: StartHooks = {}): Promise<Ser
       if (fact.kind === 'result.ignored' && fact.input === 'engineLost') log.warn({ engine: fact.subject, why: fact.why }, 'an engine does not join')
     })
     await driver.start()
-    const app = buildApp({ gateway: driver, host: config.listen.host, tenants: config.tenants, limits: config.limits, metricsKey: config.metricsKey, log })
+    const app = buildApp({ gateway: driver, host: config.listen.host, tenants: config.tenants, limits: config.limits, metricsKey: config.metricsKey, snapshots: store.snapshots, log })
     await app.listen({ ...config.listen })
     return { url: urlOf(app.server.address(), config.listen.host), driver, dataDir: config.dataDir, close: closer(app, driver, store) }
   } catch (error) {

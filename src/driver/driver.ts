@@ -9,7 +9,6 @@ import { callId, moveId, programId, threadId, type CallId, type TenantId } from 
 import type { Input } from '../core/input.ts'
 import { checkInvariants } from '../core/invariants.ts'
 import { nothingSeen } from '../core/invariants/law.ts'
-import { takeSnapshot } from '../core/snapshot.ts'
 import { openTurn } from '../core/step.ts'
 import type { CoreState } from '../core/state.ts'
 import { upcast } from '../core/upcast.ts'
@@ -30,7 +29,7 @@ interface DriverOptions {
   readonly onFatal: (error: Error, dump: () => Dump) => void
   /** When the store cannot write: go on with facts in memory only, or refuse every call. */
   readonly storeFailure: 'pass' | 'refuse'
-  /** Facts between two snapshots; 0: none is made. The turn that makes one waits until it is a text. */
+  /** Facts between two snapshots; 0: none is made. */
   readonly snapshotEveryFacts: number
 }
 
@@ -171,7 +170,7 @@ export class Driver implements Gateway {
     const { snapshotEveryFacts } = this.#options
     if (snapshotEveryFacts === 0 || this.core.seq - this.#snapshotSeq < snapshotEveryFacts || this.#storeFailed) return
     this.#snapshotSeq = this.core.seq
-    this.#ports.log.snapshot(() => takeSnapshot(this.core))
+    this.#ports.log.snapshot()
   }
 
   /** Serving goes before reading: what programs did before the snapshot is read from the log a little at a time. */

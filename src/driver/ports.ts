@@ -35,8 +35,8 @@ export interface FactLog {
   read(afterSeq?: number): Iterable<Logged>
   /** Whole ones, newest first. A damaged one is told and left out. */
   snapshots(): Iterable<Snapshot>
-  /** Time for one: calls `take` when all before it is durable, and writes what it gives behind. Not while one is being written. */
-  snapshot(take: () => Snapshot): void
+  /** Time for one: it is made beside, from what is durable by now; no turn waits for it. Not while one is being made. */
+  snapshot(): void
   /** The next fencing number, durable before it returns. */
   nextReign(): number
 }

@@ -1,10 +1,12 @@
 /**
  * Owns the way back: the newest snapshot that is whole, and the facts after it replayed by `apply` alone, no policy run.
- * What comes after it is one `restart` input.
+ * What comes after it is one `restart` input. The next snapshot is made the same way, from the log and not from the state
+ * that serves.
  */
 import { apply, emptyCore } from '../core/apply.ts'
-import type { CoreConfig } from '../core/config.ts'
-import { restoreSnapshot } from '../core/snapshot.ts'
+import { CORE_DEFAULTS, type CoreConfig } from '../core/config.ts'
+import type { Logged } from '../core/fact.ts'
+import { restoreSnapshot, takeSnapshot, type Snapshot } from '../core/snapshot.ts'
 import { upcast } from '../core/upcast.ts'
 import type { CoreState } from '../core/state.ts'
 import type { FactLog } from './ports.ts'
@@ -32,15 +34,28 @@ export function recover(config: CoreConfig, log: FactLog): Recovered {
   const core = fromSnapshot(config, log) ?? emptyCore(config)
   const snapshotSeq = core.seq
   const trace = new Trace()
-  for (const kept of log.read(snapshotSeq)) {
+  replay(core, log.read(snapshotSeq), (logged) => trace.note(core, logged))
+  return { core, trace, snapshotSeq }
+}
+
+/** The state after a snapshot and these facts, as the next snapshot. Throws as `recover` does. */
+export function nextSnapshot(base: Snapshot | null, facts: Iterable<Logged>): Snapshot {
+  // Facts are replayed without a configuration, and a snapshot holds none.
+  const core = base === null ? emptyCore(CORE_DEFAULTS) : restoreSnapshot(CORE_DEFAULTS, base)
+  replay(core, facts, () => undefined)
+  return takeSnapshot(core)
+}
+
+/** `applied` is told of each fact right after it was. */
+function replay(core: CoreState, facts: Iterable<Logged>, applied: (logged: Logged) => void): void {
+  for (const kept of facts) {
     if (kept.seq !== core.seq + 1) {
       throw new RecoveryError(`The log goes on with fact ${kept.seq} where fact ${core.seq + 1} must be, and no snapshot that can be read holds what is missing.`)
     }
     const logged = upcast(kept)
     apply(core, logged)
-    trace.note(core, logged)
+    applied(logged)
   }
-  return { core, trace, snapshotSeq }
 }
 
 function fromSnapshot(config: CoreConfig, log: FactLog): CoreState | null {

@@ -27,6 +27,8 @@ export interface AppOptions {
   readonly tenants: readonly TenantKey[]
   readonly limits: DoorLimits
   readonly metricsKey: string | null
+  /** How many are kept, and how many could not be read or made since the start. */
+  readonly snapshots: { readonly count: number; readonly lost: number }
   /** Null: says nothing. */
   readonly log: FastifyBaseLogger | null
 }
@@ -88,7 +90,7 @@ export function buildApp(options: AppOptions): FastifyInstance {
     clientErrorHandler: (error, socket) => answerBrokenClient(error, socket),
   })
   const feeds = new Set<UpdateFeed>()
-  const metrics = new DoorMetrics(options.gateway, () => feeds.size)
+  const metrics = new DoorMetrics(options.gateway, options.snapshots, () => feeds.size)
   const door: Door = { gateway: options.gateway, limits: options.limits, metrics, feeds }
   readJsonOnly(app)
   addAnswers(app)

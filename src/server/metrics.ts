@@ -42,8 +42,10 @@ export class DoorMetrics {
   readonly #readerSeconds = this.#counter('reader_wait_seconds_total', 'Time that answers waited for slow readers', [])
 
   /** `streams`: how many answers are under way at the door. */
-  constructor(gateway: Gateway, streams: () => number) {
+  constructor(gateway: Gateway, snapshots: { readonly count: number; readonly lost: number }, streams: () => number) {
     this.#gauges(gateway)
+    this.#gauge('snapshots', 'Snapshots kept', [], (gauge) => gauge.set(snapshots.count))
+    this.#gauge('snapshots_lost', 'Snapshots that could not be read or made since the start', [], (gauge) => gauge.set(snapshots.lost))
     this.#gauge('answers_open', 'Answers under way at the door', [], (gauge) => gauge.set(streams()))
     this.#unwatch = gateway.watch(({ fact }) => this.#count(fact))
   }

@@ -8,6 +8,7 @@ import type { Logged } from '../core/fact.ts'
 import type { Snapshot } from '../core/snapshot.ts'
 import type { Bytes, Us } from '../core/units.ts'
 import type { Bodies, FactLog, KvImages } from '../driver/ports.ts'
+import { nextSnapshot } from '../driver/recover.ts'
 import { Chance } from './chance.ts'
 import type { ControlClock } from './control-clock.ts'
 import type { Events } from './events.ts'
@@ -54,8 +55,16 @@ export class Disk {
     }
   }
 
-  keepSnapshot(snapshot: Snapshot): void {
-    this.snapshots = [snapshot, ...this.snapshots].slice(0, SNAPSHOTS_KEPT)
+  factsAfter(afterSeq: number): readonly Logged[] {
+    return this.facts.filter(({ logged }) => logged.seq > afterSeq).map(({ text }) => JSON.parse(text) as Logged)
+  }
+
+  /** Of what is on disk. */
+  keepSnapshot(): void {
+    const base = this.snapshots[0] ?? null
+    const next = nextSnapshot(base, this.factsAfter(base?.seq ?? 0))
+    if (next.seq === base?.seq) return
+    this.snapshots = [next, ...this.snapshots].slice(0, SNAPSHOTS_KEPT)
     const oldest = this.snapshots[SNAPSHOTS_KEPT - 1]
     if (oldest !== undefined) this.facts = this.facts.filter(({ logged }) => logged.seq > oldest.seq)
   }
@@ -118,9 +127,9 @@ export class Store {
         writer.noted(lines)
         this.#add({ kind: 'facts', facts: lines, durable }, barrier)
       },
-      read: (afterSeq = 0) => disk.facts.filter(({ logged }) => logged.seq > afterSeq).map(({ text }) => JSON.parse(text) as Logged),
+      read: (afterSeq = 0) => disk.factsAfter(afterSeq),
       snapshots: () => disk.snapshots,
-      snapshot: (take) => this.#snapshot(take),
+      snapshot: () => this.#snapshot(),
       nextReign: () => ++disk.reign,
     }
     this.bodies = {
@@ -210,18 +219,10 @@ export class Store {
     for (const op of ops) if (op.kind === 'facts' && this.#writer.mayAct()) op.durable()
   }
 
-  /** Everything put so far is on disk when it is taken; it is there when it is whole. */
-  #snapshot(take: () => Snapshot): void {
+  /** It is made beside what goes on, from what is on disk by then. */
+  #snapshot(): void {
     if (this.#failed || !this.#writer.mayAct()) return
-    const ops = [...this.#writing ?? [], ...this.#waiting]
-    this.#commit += 1
-    this.#writing = null
-    this.#waiting = []
-    this.#disk.write(ops)
-    const snapshot = take()
-    const whole = { ...snapshot, texts: [...snapshot.texts] }
-    this.#clock.soon(() => { for (const op of ops) if (op.kind === 'facts' && this.#writer.mayAct()) op.durable() })
-    this.#clock.at(this.#clock.nowUs() + this.#chance.between(1_000, 50_000), () => { if (!this.#failed && this.#writer.mayAct()) this.#disk.keepSnapshot(whole) })
+    this.#clock.at(this.#clock.nowUs() + this.#chance.between(1_000, 50_000), () => { if (!this.#failed && this.#writer.mayAct()) this.#disk.keepSnapshot() })
   }
 
   #fail(): void {

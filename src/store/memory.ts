@@ -10,6 +10,7 @@ import { StoredBodies, type Loss } from './bodies.ts'
 import type { Batch, Body, Disk, FoundBody, Image } from './disk.ts'
 import { factLog } from './fact-log.ts'
 import type { SnapshotFiles } from './snapshot-files.ts'
+import { makeSnapshot, type NextSnapshot } from './snapshot-maker.ts'
 import { Snapshots } from './snapshots.ts'
 import type { Store } from './store.ts'
 import { StoreError } from './store-error.ts'
@@ -149,6 +150,8 @@ interface MemoryOptions {
   readonly schedule?: Schedule
   readonly bodyBytesMax?: Bytes
   readonly logRetentionUs?: Us
+  /** Absent: no snapshot is made. */
+  readonly nextSnapshot?: NextSnapshot
   readonly onFailure?: (error: StoreError) => void
   readonly onLoss?: (loss: Loss) => void
 }
@@ -159,7 +162,9 @@ export function memoryStore(options: MemoryOptions = {}): Store & { crash(): voi
   const onFailure = options.onFailure ?? ((error: StoreError) => { throw error })
   const behind = new WriteBehind(disk, options.schedule ?? REAL_SCHEDULE, onFailure)
   const onLoss = options.onLoss ?? (() => undefined)
-  const snapshots = new Snapshots(disk, disk.snapshotFiles, behind, options.logRetentionUs ?? Number.MAX_SAFE_INTEGER, onLoss)
+  const next = options.nextSnapshot
+  const make = next === undefined ? null : () => makeSnapshot(disk, disk.snapshotFiles, next)
+  const snapshots = new Snapshots(disk, disk.snapshotFiles, behind, options.logRetentionUs ?? Number.MAX_SAFE_INTEGER, make, onLoss)
   return {
     log: factLog(disk, behind, snapshots),
     snapshots,

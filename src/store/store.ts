@@ -12,6 +12,8 @@ import { factLog } from './fact-log.ts'
 import { imageDirectory } from './image-directory.ts'
 import { ImageFiles, type DigestFile } from './images.ts'
 import { SnapshotFolder } from './snapshot-files.ts'
+import type { Made } from './snapshot-maker.ts'
+import { SNAPSHOTS_FOLDER } from './snapshot-thread.ts'
 import { Snapshots } from './snapshots.ts'
 import { SqliteDisk } from './sqlite-disk.ts'
 import { reason, StoreError } from './store-error.ts'
@@ -45,6 +47,8 @@ export interface StoreOptions {
   readonly bodyBytesMax: Bytes
   /** Facts that every kept snapshot holds stay this long all the same, for people to read. */
   readonly logRetentionUs: Us
+  /** Makes the next snapshot of what is in that folder; null: none is made. */
+  readonly makeSnapshot: ((dataDir: string) => Promise<Made | null>) | null
 }
 
 export function openStore(dataDir: string, options: StoreOptions): Store {
@@ -60,7 +64,9 @@ export function openStore(dataDir: string, options: StoreOptions): Store {
     const disk = new SqliteDisk(folder)
     const directory = imageDirectory(folder, options.imagesDir, options.imageBytesMax)
     const behind = new WriteBehind(disk, REAL_SCHEDULE, options.onFailure)
-    const snapshots = new Snapshots(disk, new SnapshotFolder(join(folder, 'snapshots')), behind, options.logRetentionUs, options.onLoss)
+    const { makeSnapshot, logRetentionUs, onLoss } = options
+    const files = new SnapshotFolder(join(folder, SNAPSHOTS_FOLDER))
+    const snapshots = new Snapshots(disk, files, behind, logRetentionUs, makeSnapshot && (() => makeSnapshot(folder)), onLoss)
     const images = new ImageFiles(disk, behind, directory, options.digestFile, options.onLoss)
     let closing: Promise<void> | null = null
     const close = async (): Promise<void> => {

@@ -6,7 +6,7 @@ import type { Claims } from '../../src/core/input.ts'
 import { Driver } from '../../src/driver/driver.ts'
 import type { CallHandle, CallUpdate, Submission } from '../../src/driver/gateway.ts'
 import type { EnginePort } from '../../src/driver/ports.ts'
-import { recover } from '../../src/driver/recover.ts'
+import { nextSnapshot, recover } from '../../src/driver/recover.ts'
 import { systemClock, systemIds } from '../../src/driver/system.ts'
 import { readScript } from '../../src/engines/script-file.ts'
 import { createScriptedEngine, type ScriptedEngine } from '../../src/engines/scripted.ts'
@@ -35,7 +35,7 @@ export async function house(
 ): Promise<House> {
   const fatal: Error[] = []
   let built: Driver | null = null
-  const store = memoryStore({ disk, onFailure: () => built?.storeFailed() })
+  const store = memoryStore({ disk, nextSnapshot, onFailure: () => built?.storeFailed() })
   const config = { ...CORE_DEFAULTS, ...core }
   const recovered = recover(config, store.log)
   const driver = new Driver(

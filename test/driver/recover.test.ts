@@ -3,9 +3,9 @@ import { test } from 'node:test'
 import { CORE_DEFAULTS } from '../../src/core/config.ts'
 import { FACT_VERSION, type Logged } from '../../src/core/fact.ts'
 import { bodyId } from '../../src/core/ids.ts'
-import { takeSnapshot } from '../../src/core/snapshot.ts'
+import { restoreSnapshot } from '../../src/core/snapshot.ts'
 import type { FactLog } from '../../src/driver/ports.ts'
-import { recover } from '../../src/driver/recover.ts'
+import { nextSnapshot, recover } from '../../src/driver/recover.ts'
 import { MemoryDisk, memoryStore } from '../../src/store/memory.ts'
 import { World } from '../core/world.ts'
 import { flipped } from '../store/contract.ts'
@@ -18,14 +18,14 @@ async function kept(snapshotsAfter: readonly number[], logRetentionUs = Number.M
   world.run(20_000_000)
   const disk = new MemoryDisk()
   const losses: string[] = []
-  const open = () => memoryStore({ disk, logRetentionUs, onLoss: ({ kind, id, why }) => losses.push(`${kind} ${id}: ${why}`) })
+  const open = () => memoryStore({ disk, logRetentionUs, nextSnapshot, onLoss: ({ kind, id, why }) => losses.push(`${kind} ${id}: ${why}`) })
   const store = open()
   let from = 0
   for (const count of [...snapshotsAfter, world.log.length]) {
     store.log.append(world.log.slice(from, count), true, () => undefined)
     from = count
     if (count === world.log.length) break
-    store.log.snapshot(() => takeSnapshot(world.replay(world.log.slice(0, count))))
+    store.log.snapshot()
     await until(() => disk.snapshotFiles.seqs()[0] === count)
     await new Promise((resolve) => { setImmediate(resolve) })
   }
@@ -38,6 +38,18 @@ test('recovery is the newest snapshot and the facts after it, and gives the stat
   const recovered = recover(CORE_DEFAULTS, open().log)
   assert.equal(recovered.snapshotSeq, 300)
   assert.deepEqual(recovered.core, world.core)
+})
+
+test('the next snapshot is that of the state that serves, though it is made from the one before and the log', async () => {
+  const { world, open } = await kept([100])
+  const { log } = open()
+  const [base] = [...log.snapshots()]
+  assert.ok(base)
+  const next = nextSnapshot(base, log.read(base.seq))
+  assert.equal(next.seq, world.core.seq)
+  assert.deepEqual(restoreSnapshot(CORE_DEFAULTS, next), world.core)
+  assert.deepEqual(nextSnapshot(null, world.log), next, 'also from the first fact')
+  assert.throws(() => nextSnapshot(base, log.read(base.seq + 1)), /goes on with fact 102 where fact 101 must be/)
 })
 
 test('a damaged snapshot is told and passed over: the one before it serves, and where none is whole the log does', async () => {

@@ -14,6 +14,7 @@ import { recover } from '../../src/driver/recover.ts'
 import { systemClock, systemIds } from '../../src/driver/system.ts'
 import { createScriptedEngine, type ScriptedEngine } from '../../src/engines/scripted.ts'
 import { readScript } from '../../src/engines/script-file.ts'
+import { inThread } from '../../src/store/snapshot-thread.ts'
 import { openStore } from '../../src/store/store.ts'
 import { follow, submission, until, type Answer, type Message } from '../driver/house.ts'
 import { pause } from './listener.ts'
@@ -45,6 +46,7 @@ async function house(shapes: readonly Record<string, unknown>[], core: Partial<C
   const store = openStore(join(dir, 'data'), {
     onFailure: (error) => fatal.push(error), onLoss: ({ id, why }) => fatal.push(new Error(`${id}: ${why}`)), digestFile: () => Promise.resolve(null),
     imagesDir: join(dir, 'images'), imageBytesMax: config.hostBytesMax, bodyBytesMax: 1 << 26, logRetentionUs: 0,
+    makeSnapshot: inThread(new URL('../../src/snapshot-worker.js', import.meta.url)),
   })
   const recovered = recover(config, store.log)
   const clock = systemClock(recovered.core.nowUs, recovered.core.wallOffsetUs)

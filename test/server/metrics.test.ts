@@ -43,6 +43,11 @@ describe('metrics', () => {
     assert.equal(valueOf(text, 'entracte_engines_lost_total{engine="e1"}'), 1)
   })
 
+  test('say how many snapshots are kept, and how many were lost', async (t) => {
+    const text = await scrape(appOf(t, fakeGateway()))
+    assert.deepEqual(['entracte_snapshots', 'entracte_snapshots_lost'].map((name) => valueOf(text, name)), [2, 1])
+  })
+
   test('count recomputed tokens once, though reports repeat the total of an attempt', async (t) => {
     const gateway = fakeGateway()
     const app = appOf(t, gateway)

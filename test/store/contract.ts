@@ -2,12 +2,12 @@
 import assert from 'node:assert/strict'
 import { afterEach, beforeEach, describe, test } from 'node:test'
 import { bodyId, moveId, tenantId } from '../../src/core/ids.ts'
-import type { Snapshot } from '../../src/core/snapshot.ts'
 import type { Loss } from '../../src/store/bodies.ts'
 import type { Store } from '../../src/store/store.ts'
 import type { StoreError } from '../../src/store/store-error.ts'
 import { FLOW_COMMIT_MS } from '../../src/store/write-behind.ts'
 import { logged } from './facts.ts'
+import { snapshotOf } from './made-up-snapshot.ts'
 
 export interface Given {
   readonly bodyBytesMax: number
@@ -121,7 +121,7 @@ function snapshotTests(
   /** Ten facts, then a snapshot after the last of them. */
   const live = async (last: number): Promise<void> => {
     append(store(), Array.from({ length: 10 }, (_, index) => last - 9 + index), true)
-    store().log.snapshot(() => snapshotOf(last))
+    store().log.snapshot()
     await reopen()
   }
 
@@ -137,19 +137,23 @@ function snapshotTests(
     append(store(), [1, 2, 3], false)
     let durable = 0
     append(store(), [4], false, () => durable++)
-    store().log.snapshot(() => snapshotOf(4))
+    store().log.snapshot()
     await nextTurn()
     await nextTurn()
     assert.equal(durable, 1)
   })
 
-  test('two snapshots are kept, and a second that comes while the first is written is left to the next', async () => {
+  test('two snapshots are kept, and a second that is asked for while the first is made is left to the next', async () => {
     for (const last of [10, 20, 30]) await live(last)
     assert.deepEqual(seqs(), [30, 20])
-    store().log.snapshot(() => snapshotOf(31))
-    store().log.snapshot(() => assert.fail('one is being written'))
+    append(store(), [31], true)
+    store().log.snapshot()
+    append(store(), [32], true)
+    store().log.snapshot()
     await reopen()
-    assert.deepEqual(seqs(), [31, 30])
+    const [newest, fallback] = seqs()
+    assert.ok((newest ?? 0) > 30)
+    assert.equal(fallback, 30, 'the second would have had the first to fall back on')
   })
 
   test('a damaged snapshot is told, counted and passed over, and does not count among those kept', async () => {
@@ -171,14 +175,29 @@ function snapshotTests(
     assert.equal(first(), 21)
   })
 
+  test('a log is not trimmed for a snapshot that does not read back: the one before it is what is fallen back on', async () => {
+    await reopen(undefined, 0)
+    for (const last of [10, 20]) await live(last)
+    place().damageSnapshot(20)
+    await live(30)
+    assert.deepEqual(seqs(), [30, 10])
+    assert.equal(first(), 11)
+    assert.deepEqual(losses().map(({ kind, id }) => [kind, id]), [['snapshot', '20']])
+  })
+
+  test('where nothing has happened since the last one, no snapshot is made and none is lost', async () => {
+    await live(10)
+    store().log.snapshot()
+    await reopen()
+    assert.deepEqual([seqs(), losses()], [[10], []])
+  })
+
   test('facts that are not old enough stay, whoever holds them', async () => {
     await reopen(undefined, 25_000)
     for (const last of [10, 20, 30, 40]) await live(last)
     assert.equal(first(), 15, 'fact 15 happened 25 ms before fact 40')
   })
 }
-
-const snapshotOf = (seq: number): Snapshot => ({ version: 1, seq, atUs: seq * 1_000, texts: [`{"ä€😀\\n":${seq}}`, '', 'x'.repeat(seq)] })
 
 function durableTests(store: () => Store, reopen: () => Promise<Store>): void {
   test('a barrier is durable soon, but never inside the append', async () => {

@@ -6,7 +6,7 @@ import { join } from 'node:path'
 import { test } from 'node:test'
 import { fileURLToPath } from 'node:url'
 import { bodyId } from '../../src/core/ids.ts'
-import { snapshotAfter } from './killed-snapshot.ts'
+import { snapshotAfter } from './made-up-snapshot.ts'
 import { openStore } from '../../src/store/store.ts'
 
 const ROUNDS = 12
@@ -43,7 +43,7 @@ test('kill -9 at any moment loses nothing that was durable, half no append, and 
       assert.ok(durable > before, `round ${round} wrote something`)
       const store = openStore(data, {
         onFailure: (error) => { throw error }, onLoss: ({ id, why }) => assert.fail(`${id}: ${why}`),
-        digestFile: async () => null, imagesDir: folder, imageBytesMax: 0, bodyBytesMax: 1_000_000, logRetentionUs: 0,
+        digestFile: async () => null, imagesDir: folder, imageBytesMax: 0, bodyBytesMax: 1_000_000, logRetentionUs: 0, makeSnapshot: null,
       })
       const seqs = [...store.log.read()].map(({ seq }) => seq)
       const last = seqs.at(-1) ?? -1

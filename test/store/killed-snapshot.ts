@@ -1,5 +1,5 @@
-/** The snapshot that the killed writer makes after a fact; anybody can tell whether it is that one and whole. */
-import type { Snapshot } from '../../src/core/snapshot.ts'
+/** The thread in which the killed writer's snapshots are made, large enough that a kill finds them half written. */
+import { serveThread } from '../../src/store/snapshot-thread.ts'
+import { nextAfter, snapshotAfter } from './made-up-snapshot.ts'
 
-export const snapshotAfter = (seq: number): Snapshot =>
-  ({ version: 1, seq, atUs: seq * 1_000, texts: Array.from({ length: 20 }, (_, index) => `${seq}.${index}.`.repeat(5_000)) })
+await serveThread(nextAfter((seq) => snapshotAfter(seq)))

@@ -6,13 +6,14 @@ import { writeSync } from 'node:fs'
 import { dirname } from 'node:path'
 import { bodyId, tenantId } from '../../src/core/ids.ts'
 import { openStore } from '../../src/store/store.ts'
-import { snapshotAfter } from './killed-snapshot.ts'
+import { inThread } from '../../src/store/snapshot-thread.ts'
 import { logged } from './facts.ts'
 
 const data = process.argv[2] ?? ''
 const store = openStore(data, {
   onFailure: (error) => { throw error }, onLoss: () => undefined, digestFile: async () => null,
   imagesDir: dirname(data), imageBytesMax: 0, bodyBytesMax: 1_000_000, logRetentionUs: 0,
+  makeSnapshot: inThread(new URL('./killed-snapshot.js', import.meta.url)),
 })
 store.log.nextReign()
 let next = ([...store.log.read()].at(-1)?.seq ?? -1) + 1
@@ -26,7 +27,7 @@ const append = (): void => {
   store.log.append([logged(next), logged(next + 1), logged(last)], last % 2 === 0, () => writeSync(1, `${last}\n`))
   next += 3
   // Large enough that a kill finds it half written.
-  if (last % 4 === 0) store.log.snapshot(() => snapshotAfter(last))
+  if (last % 4 === 0) store.log.snapshot()
   setTimeout(append, last % 3)
 }
 append()

@@ -2,15 +2,17 @@ import assert from 'node:assert/strict'
 import { describe, test } from 'node:test'
 import { bodyId, tenantId } from '../../src/core/ids.ts'
 import { MemoryDisk, memoryStore } from '../../src/store/memory.ts'
+import type { SnapshotFiles } from '../../src/store/snapshot-files.ts'
 import type { StoreError } from '../../src/store/store-error.ts'
 import { FLOW_COMMIT_MS } from '../../src/store/write-behind.ts'
-import { flipped, storeContract } from './contract.ts'
+import { flipped, pause, storeContract } from './contract.ts'
 import { logged } from './facts.ts'
+import { nextAfter, snapshotOf } from './made-up-snapshot.ts'
 
 storeContract('memory', () => {
   const disk = new MemoryDisk()
   return {
-    open: (given) => memoryStore({ disk, ...given }),
+    open: (given) => memoryStore({ disk, nextSnapshot: nextAfter(snapshotOf), ...given }),
     writeImage: () => undefined,
     digestOf: (content) => content,
     damageSnapshot: (seq) => void disk.snapshotFiles.write(seq, [flipped(disk.snapshotFiles.read(seq) ?? new Uint8Array())]),
@@ -106,6 +108,25 @@ describe('the memory store', () => {
     clock.advance(FLOW_COMMIT_MS)
     assert.equal(failures.length, 1)
     assert.deepEqual(disk.facts(-1, 10), [], 'the whole group is gone, not half of it')
+  })
+
+  test('a snapshot that does not read back as it was written is taken away, and the log stays', async () => {
+    const disk = new MemoryDisk()
+    const files: SnapshotFiles = disk.snapshotFiles
+    const write = files.write.bind(files)
+    const losses: string[] = []
+    const store = memoryStore({ disk, nextSnapshot: nextAfter(snapshotOf), logRetentionUs: 0, onLoss: ({ kind, id, why }) => losses.push(`${kind} ${id}: ${why}`) })
+    const live = async (seq: number): Promise<void> => {
+      store.log.append([logged(seq)], true, () => undefined)
+      store.log.snapshot()
+      await pause(5)
+    }
+    for (const seq of [1, 2]) await live(seq)
+    files.write = (seq, pieces) => write(seq, [flipped(Buffer.concat([...pieces]))])
+    await live(3)
+    await store.close()
+    assert.deepEqual([files.seqs(), [...disk.facts(-1, 10)].map(({ seq }) => seq)], [[2, 1], [2, 3]])
+    assert.deepEqual([losses, store.snapshots.lost], [['snapshot next: it could not be made: it was written, and then its bytes are not those that were written'], 1])
   })
 
   test('a flood is written inside the call that brings it, so that what waits is bounded', () => {

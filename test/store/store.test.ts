@@ -13,6 +13,7 @@ import { bodyId, moveId, tenantId } from '../../src/core/ids.ts'
 import type { Loss } from '../../src/store/bodies.ts'
 import { Database } from '../../src/store/database.ts'
 import { openStore, type Store, type StoreOptions } from '../../src/store/store.ts'
+import { inThread } from '../../src/store/snapshot-thread.ts'
 import { StoreError } from '../../src/store/store-error.ts'
 import { flipped, pause, storeContract } from './contract.ts'
 import { logged } from './facts.ts'
@@ -30,6 +31,7 @@ const options = (folder: string, more: Partial<StoreOptions> = {}): StoreOptions
   imageBytesMax: 1_000_000,
   logRetentionUs: 0,
   bodyBytesMax: 1_000_000,
+  makeSnapshot: inThread(new URL('./contract-snapshot.js', import.meta.url)),
   ...more,
 })
 

@@ -26,6 +26,7 @@ export const LAYERS: Readonly<Record<string, Allowed | 'all'>> = {
   sim: ['core', 'driver'],
   client: ['protocol'],
   main: 'all',
+  'snapshot-worker': ['driver', 'store'],
   cli: 'all',
 }
 
