@@ -58,16 +58,16 @@ export class CoreLoad {
   readonly #timers: { readonly name: string; readonly atUs: number }[] = []
   #calls = 0
 
-  constructor(order: OrderName, waiting: number, seed = 1) {
+  constructor(order: OrderName, waiting: number, callsPerProgram = CALLS_PER_PROGRAM, seed = 1) {
     this.#draws = new Draw(seed)
     this.core = emptyCore({
       ...CORE_DEFAULTS, order, callsOpenMax: 2 * waiting + 10_000, programsMax: 2 * waiting + 10_000, hostBytesMax: 2 ** 38,
       tenantWeights: Object.fromEntries(Array.from({ length: TENANTS }, (_, index) => [`tenant-${index}`, 1 + (index % 4)])),
     })
     // Beside those in line some run, and some are at their tools.
-    const programs = Math.ceil((waiting + ENGINES * RUNNING_MAX + AT_TOOLS) / CALLS_PER_PROGRAM)
+    const programs = Math.ceil((waiting + ENGINES * RUNNING_MAX + AT_TOOLS) / callsPerProgram)
     for (let program = 0; program < programs; program += 1) {
-      for (let thread = 0; thread < CALLS_PER_PROGRAM; thread += 1) this.#between.push({ program, thread, contextTokens: 0, last: null, result: null })
+      for (let thread = 0; thread < callsPerProgram; thread += 1) this.#between.push({ program, thread, contextTokens: 0, last: null, result: null })
     }
   }
 

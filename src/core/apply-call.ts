@@ -11,7 +11,7 @@ import { learnService } from './predict/learn.ts'
 import { cutSpans, leaveRecord, reside, takeDevice } from './memory.ts'
 import { chargeShares, liftFloors } from './queue.ts'
 import { dropReservation } from './reservations.ts'
-import { beginWait, endWait, newCallStanding, settle } from './standing.ts'
+import { beginWait, endWait, NO_STANDING, settle } from './standing.ts'
 import type { Call, CallStage, CoreState, Engine, State } from './state.ts'
 import type { Us } from './units.ts'
 
@@ -54,7 +54,7 @@ export function applyCall(core: CoreState, fact: Fact, logged: Logged): boolean 
     case 'call.promoted': {
       const call = must(core.calls, fact.call)
       rekey(core, call, fact.level, fact.tie)
-      call.standing.promotedAtUs = attainedUs(call.ledger)
+      call.standing = { ...call.standing, promotedAtUs: attainedUs(call.ledger) }
       return true
     }
     case 'call.demoted': {
@@ -138,28 +138,31 @@ function applyEnd(core: CoreState, fact: Fact, atUs: Us): boolean {
   }
 }
 
+/** Strings and empty lists are those that others have already: a call that waits is little more than its fields. */
 function arrive(core: CoreState, fact: Of<'call.arrived'>, logged: Logged): void {
   const program = must(core.programs, fact.program)
+  const thread = core.threads.get(fact.thread)
   core.calls.set(fact.call, {
-    id: fact.call, program: fact.program, thread: fact.thread, model: fact.model, epoch: fact.epoch, seq: logged.seq,
-    arrivedUs: logged.atUs, band: fact.band, payer: fact.payer, digest: fact.digest, body: fact.body, seed: fact.seed, maxTokens: fact.maxTokens,
-    exactResume: fact.exactResume, parents: fact.parents, node: fact.node, answers: fact.answers, final: fact.final,
+    id: fact.call, program: program.id, thread: thread?.id ?? fact.thread, model: fact.model, epoch: fact.epoch, seq: logged.seq,
+    arrivedUs: logged.atUs, band: fact.band, payer: fact.payer === program.tenant ? program.tenant : fact.payer, digest: fact.digest, seed: fact.seed, maxTokens: fact.maxTokens,
+    exactResume: fact.exactResume, parents: fact.parents.length === 0 ? NONE : fact.parents, node: fact.node, answers: fact.answers, final: fact.final,
     attempt: 1, stage: { kind: 'arrived' }, promptTokens: fact.promptTokens, measured: false, reusable: null,
     outputTokens: 0, recomputedTokens: 0, prepaidUs: 0, attemptService: NO_LEDGER, ledger: NO_LEDGER, startedUs: null,
-    recomputeDue: 0, recomputeDone: 0, preemptions: 0, level: 0, tie: logged.seq, toolCallIds: [], standing: newCallStanding(),
+    recomputeDue: 0, recomputeDone: 0, preemptions: 0, level: 0, tie: logged.seq, toolCallIds: NONE, standing: NO_STANDING,
   })
   core.openCalls += 1
   program.openCalls += 1
-  program.calls.push(fact.call)
+  program.calls = [...program.calls, fact.call]
   program.lastUs = logged.atUs
-  core.digests.set(`${program.tenant}/${fact.digest}`, fact.call)
-  const thread = core.threads.get(fact.thread)
+  core.digests.set(fact.digest, fact.call)
   if (thread === undefined) {
-    core.threads.set(fact.thread, { id: fact.thread, program: fact.program, forkedFrom: null, cancelled: false, active: fact.call, waiting: [], last: null, interrupt: null, state: null })
-    program.threads.push(fact.thread)
+    core.threads.set(fact.thread, { id: fact.thread, program: program.id, forkedFrom: null, cancelled: false, active: fact.call, waiting: NONE, last: null, interrupt: null, state: null })
+    program.threads = [...program.threads, fact.thread]
   } else if (thread.active === null) thread.active = fact.call
-  else thread.waiting.push(fact.call)
+  else thread.waiting = [...thread.waiting, fact.call]
 }
+
+const NONE: readonly never[] = []
 
 function schedule(core: CoreState, fact: Of<'call.scheduled'>, atUs: Us): void {
   const call = must(core.calls, fact.call)
@@ -301,8 +304,10 @@ function detach(core: CoreState, call: Call, atUs: Us): void {
 
 function nextOfThread(core: CoreState, call: Call): void {
   const thread = must(core.threads, call.thread)
-  if (thread.active === call.id) thread.active = thread.waiting.shift() ?? null
-  else thread.waiting = thread.waiting.filter((other) => other !== call.id)
+  if (thread.active === call.id) {
+    thread.active = thread.waiting[0] ?? null
+    thread.waiting = thread.waiting.length > 1 ? thread.waiting.slice(1) : NONE
+  } else thread.waiting = thread.waiting.filter((other) => other !== call.id)
 }
 
 /** The State this call runs on, where it does. */

@@ -187,7 +187,8 @@ const longest = (children: readonly GraphNode[]): Us =>
 
 /** The new thread continues what its parent has committed: the same Segments, once more referred to, and a tail of its own. */
 function fork(core: CoreState, fact: Of<'thread.forked'>, atUs: Us): void {
-  must(core.programs, fact.program).threads.push(fact.thread)
+  const program = must(core.programs, fact.program)
+  program.threads = [...program.threads, fact.thread]
   core.threads.set(fact.thread, {
     id: fact.thread, program: fact.program, forkedFrom: fact.from, cancelled: false, active: null, waiting: [], last: null,
     interrupt: null, state: fact.state,

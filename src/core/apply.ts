@@ -112,7 +112,7 @@ function stop(core: CoreState, id: ProgramId, stage: Program['stage']): void {
 function startProgram(core: CoreState, fact: Extract<Fact, { kind: 'program.started' }>, logged: Logged): void {
   if (!core.tenants.has(fact.tenant)) core.tenants.set(fact.tenant, newTenant(fact.tenant))
   core.programs.set(fact.program, {
-    id: fact.program, tenant: fact.tenant, session: fact.session, declared: fact.declared, kind: fact.agent,
+    id: fact.program, tenant: must(core.tenants, fact.tenant).id, session: fact.session, declared: fact.declared, kind: fact.agent,
     seq: logged.seq, arrivedUs: logged.atUs, lastUs: logged.atUs, identity: fact.identity,
     priorityClass: fact.priorityClass, deadlineUs: fact.deadlineUs, parent: null, children: 0, steps: fact.steps,
     epoch: 1, stage: { kind: 'open' }, threads: [], calls: [], openCalls: 0, ledger: NO_LEDGER, standing: newStanding(), expected: null,
@@ -158,7 +158,7 @@ function forgetProgram(core: CoreState, id: ProgramId): void {
       if (core.toolCalls.get(key)?.call === call) core.toolCalls.delete(key)
     }
     core.interrupts.delete(interruptId(call))
-    if (core.digests.get(`${program.tenant}/${digest}`) === call) core.digests.delete(`${program.tenant}/${digest}`)
+    if (core.digests.get(digest) === call) core.digests.delete(digest)
     core.calls.delete(call)
   }
   for (const thread of program.threads) core.threads.delete(thread)

@@ -31,11 +31,14 @@ export const segmentId = (raw: string): SegmentId => raw as SegmentId
 export const nodeId = (raw: string): NodeId => raw as NodeId
 
 /** `raw` as the client wrote it; two tenants never share the result. */
-export const programId = (tenant: TenantId, raw: string): ProgramId => `${tenant}/${raw}` as ProgramId
-export const sessionId = (tenant: TenantId, raw: string): SessionId => `${tenant}/${raw}` as SessionId
+export const programId = (tenant: TenantId, raw: string): ProgramId => join(tenant, raw) as ProgramId
+export const sessionId = (tenant: TenantId, raw: string): SessionId => join(tenant, raw) as SessionId
 /** The last `/` ends the program's id, whatever `raw` holds. */
 export const threadId = (program: ProgramId, raw: string): ThreadId =>
-  `${program}/${raw.replaceAll('%', '%25').replaceAll('/', '%2F')}` as ThreadId
+  join(program, raw.replaceAll('%', '%25').replaceAll('/', '%2F')) as ThreadId
+
+/** In one piece: a template leaves the pieces in memory beside the whole, for as long as anything keeps the id. */
+const join = (owner: string, raw: string): string => [owner, raw].join('/')
 
 /** An interrupt is the wait after one call, so the call names it. */
 export const interruptId = (call: CallId): InterruptId => `${call}.wait` as InterruptId

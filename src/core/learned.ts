@@ -7,11 +7,15 @@ import type { Curve } from './predict/curve.ts'
 import type { Trust } from './predict/trust.ts'
 import type { Us } from './units.ts'
 
+/** Service of calls that are over, summed; and along the longest path of them. Replaced, never written into: calls share it. */
+export interface Past {
+  readonly doneUs: Us
+  readonly pathUs: Us
+}
+
 /** What orders read of a program; that of a sub-agent is kept at its root (`standing.ts`). */
 export interface Standing {
-  /** Service of calls that are over, summed; and along the longest path of them. */
-  doneUs: Us
-  pathUs: Us
+  past: Past
   /** Useful and retried service in all, running calls included. */
   servedUs: Us
   /** Calls that are over. */
@@ -23,14 +27,14 @@ export interface Standing {
   waitingSinceUs: Us
 }
 
-/** What orders read of a call. */
+/** What orders read of a call; replaced, never written into. */
 export interface CallStanding {
-  /** Its root's service of ended calls when it first became ready; null before. */
-  inherited: { readonly doneUs: Us; readonly pathUs: Us } | null
+  /** Its root's when it first became ready; null before. */
+  readonly inherited: Past | null
   /** In queues, up to its present wait. */
-  waitedUs: Us
+  readonly waitedUs: Us
   /** Its own service when it last was promoted; null: it never was. */
-  promotedAtUs: Us | null
+  readonly promotedAtUs: Us | null
 }
 
 /** Waits for one class of tool. */

@@ -5,7 +5,7 @@
  */
 import { attainedUs, NO_LEDGER } from './account.ts'
 import { must } from './assert.ts'
-import type { CallStanding, Standing } from './learned.ts'
+import type { CallStanding, Past, Standing } from './learned.ts'
 import { rootOf } from './lineage.ts'
 import { learnService } from './predict/learn.ts'
 import type { Balance } from './policy/order/order.ts'
@@ -13,8 +13,9 @@ import type { Call, CoreState, Program } from './state.ts'
 import type { Us } from './units.ts'
 
 export const newStanding = (): Standing =>
-  ({ doneUs: 0, pathUs: 0, servedUs: 0, callsDone: 0, waitedUs: 0, waiting: 0, waitingSinceUs: 0 })
-export const newCallStanding = (): CallStanding => ({ inherited: null, waitedUs: 0, promotedAtUs: null })
+  ({ past: NO_PAST, servedUs: 0, callsDone: 0, waitedUs: 0, waiting: 0, waitingSinceUs: 0 })
+const NO_PAST: Past = { doneUs: 0, pathUs: 0 }
+export const NO_STANDING: CallStanding = { inherited: null, waitedUs: 0, promotedAtUs: null }
 
 // ---------------------------------------------------------------- reads
 
@@ -22,8 +23,8 @@ const rootOfCall = (core: Readonly<CoreState>, call: Readonly<Call>): Readonly<P
   rootOf(core, must(core.programs, call.program))
 
 /** What the call took over from its program when it first became ready; before that, what it would take over now. */
-export const inheritedOf = (core: Readonly<CoreState>, call: Readonly<Call>): { readonly doneUs: Us; readonly pathUs: Us } =>
-  call.standing.inherited ?? rootOfCall(core, call).standing
+export const inheritedOf = (core: Readonly<CoreState>, call: Readonly<Call>): Past =>
+  call.standing.inherited ?? rootOfCall(core, call).standing.past
 
 export const callWaitedUs = (call: Readonly<Call>, nowUs: Us): Us =>
   call.standing.waitedUs + (call.stage.kind === 'ready' ? nowUs - call.stage.sinceUs : 0)
@@ -35,14 +36,14 @@ export function programBalance(core: Readonly<CoreState>, call: Readonly<Call>, 
 
 /** The call that would come after it in its thread: last in line, and nothing of it has run. */
 export const callAfter = (call: Readonly<Call>): Call =>
-  ({ ...call, seq: Number.MAX_SAFE_INTEGER, ledger: NO_LEDGER, standing: newCallStanding() })
+  ({ ...call, seq: Number.MAX_SAFE_INTEGER, ledger: NO_LEDGER, standing: NO_STANDING })
 
 // ---------------------------------------------------------------- writes
 
 /** The call came into a queue. */
 export function beginWait(core: CoreState, call: Call): void {
   const { standing } = rootOfCall(core, call)
-  call.standing.inherited ??= { doneUs: standing.doneUs, pathUs: standing.pathUs }
+  if (call.standing.inherited === null) call.standing = { ...call.standing, inherited: standing.past }
   if (standing.waiting === 0) standing.waitingSinceUs = core.nowUs
   standing.waiting += 1
 }
@@ -50,7 +51,7 @@ export function beginWait(core: CoreState, call: Call): void {
 /** The call left its queue, in which it was since `sinceUs`. */
 export function endWait(core: CoreState, call: Call, sinceUs: Us): void {
   const { standing } = rootOfCall(core, call)
-  call.standing.waitedUs += core.nowUs - sinceUs
+  call.standing = { ...call.standing, waitedUs: call.standing.waitedUs + core.nowUs - sinceUs }
   standing.waiting -= 1
   if (standing.waiting === 0) standing.waitedUs += core.nowUs - standing.waitingSinceUs
 }
@@ -60,8 +61,9 @@ export function settle(core: CoreState, call: Call): void {
   const { standing } = rootOfCall(core, call)
   const ownUs = attainedUs(call.ledger)
   learnService(core, must(core.programs, call.program), 0, 1)
-  standing.doneUs += ownUs
-  standing.pathUs = Math.max(standing.pathUs, (call.standing.inherited?.pathUs ?? 0) + ownUs)
+  if (ownUs === 0) return
+  const pathUs = (call.standing.inherited?.pathUs ?? 0) + ownUs
+  standing.past = { doneUs: standing.past.doneUs + ownUs, pathUs: Math.max(standing.past.pathUs, pathUs) }
 }
 
 /** It has a root from now on: what waits in it waits there, later charges go there; what it was served before stays its own. */

@@ -20,7 +20,7 @@
  *   Service    model execution received, in two counters
  */
 import type {
-  BodyId, CallId, EngineId, InterruptId, MoveId, NodeId, ProgramId, SegmentId, SessionId, StateId, TenantId, ThreadId,
+  CallId, EngineId, InterruptId, MoveId, NodeId, ProgramId, SegmentId, SessionId, StateId, TenantId, ThreadId,
 } from './ids.ts'
 import type { Turns } from './turn-state.ts'
 import type { Bytes, Cells, Granules, Tokens, Us } from './units.ts'
@@ -146,8 +146,8 @@ export interface Program {
   /** Results carrying an older one change nothing (invariant 3). */
   epoch: number
   stage: ProgramStage
-  threads: ThreadId[]
-  calls: CallId[]
+  threads: readonly ThreadId[]
+  calls: readonly CallId[]
   /** How many of them are neither committed nor ended. */
   openCalls: number
   /** Never decreases (invariant 12). */
@@ -166,7 +166,7 @@ export interface Thread {
   /** The call under way, if any: the chain runs one after another. */
   active: CallId | null
   /** Calls of this thread that wait for the active one, oldest first. */
-  waiting: CallId[]
+  waiting: readonly CallId[]
   /** The last committed call. */
   last: CallId | null
   interrupt: InterruptId | null
@@ -227,7 +227,6 @@ export interface Call {
   readonly payer: TenantId
   /** Digest of credential and body: the same while unanswered is a retry. */
   readonly digest: string
-  readonly body: BodyId
   /** Drawn once, kept by every attempt. */
   readonly seed: number
   readonly maxTokens: Tokens
@@ -264,7 +263,7 @@ export interface Call {
   /** Its place among ready calls, by the order policy: level, then tie, then `seq`. Smaller is better. */
   level: number
   tie: number
-  readonly standing: CallStanding
+  standing: CallStanding
   /** The runtime says it is the last of its program. */
   readonly final: boolean
   /** Tool calls that its output shows, whole or cut by its token limit. */

@@ -55,9 +55,10 @@ const refuse = (d: Deciding, input: Submit, code: string, why: string): void =>
 
 /** The call that this request tries again: the same credential and body while unanswered, by somebody we can name. */
 function retryOf(d: Deciding, input: Submit): Call | null {
-  const before = d.core.digests.get(`${input.tenant}/${input.digest}`)
+  const before = d.core.digests.get(input.digest)
   const call = before === undefined ? undefined : d.core.calls.get(before)
-  if (call === undefined) return null
+  // A digest is of the credential too; whoever hands in another's all the same is not answered with it.
+  if (call === undefined || must(d.core.programs, call.program).tenant !== input.tenant) return null
   const { program } = input.claims
   if (program !== null && programId(input.tenant, program) !== call.program) return null
   if (call.stage.kind === 'detached') return call

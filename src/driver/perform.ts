@@ -132,7 +132,7 @@ export class Performer {
     const call = must(this.#core.calls, id)
     const { tenant } = must(this.#core.programs, call.program)
     const engine = this.#engineFor(call.model)
-    const body = this.#ports.bodies.get(call.body)
+    const body = this.#ports.bodies.get(bodyOf(call.id))
     if (engine === null || body === null) {
       this.#measuring.delete(id)
       if (body === null) return this.#post({ kind: 'measureFailed', call: id, code: 'store_failed', why: 'its body is gone' })
@@ -177,7 +177,7 @@ export class Performer {
   #start(fact: Of<'call.scheduled'>): void {
     const call = this.#core.calls.get(fact.call)
     if (call === undefined) return
-    const body = this.#ports.bodies.get(call.body)
+    const body = this.#ports.bodies.get(bodyOf(call.id))
     const prepared = this.#ports.bodies.get(preparedOf(call.id))
     if (body === null || prepared === null) {
       const from = { engine: fact.engine, reign: this.#core.reign, call: call.id, attempt: fact.attempt, epoch: call.epoch }

@@ -53,8 +53,9 @@ const DAMAGES: readonly [number, string, (core: CoreState) => void][] = [
   [2, 'a parent of a running call is open', (core) => { Object.assign(call(core, 'running'), { parents: [call(core, 'arrived').id] }) }],
   [2, 'a call runs before its turn', (core) => {
     const thread = pick(core.threads.values(), ({ waiting }) => waiting.length > 0)
-    thread.waiting.push(thread.active as CallId)
-    thread.active = thread.waiting.shift() as CallId
+    const [first, ...rest] = thread.waiting
+    thread.waiting = [...rest, thread.active as CallId]
+    thread.active = first as CallId
   }],
   [13, 'memory is kept for a call that runs', (core) => { core.turns.reservations.set(E0, { call: call(core, 'running').id, granules: 2 }) }],
   [13, 'memory is kept on an engine that is lost', (core) => {

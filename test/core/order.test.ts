@@ -64,8 +64,8 @@ test('atlas: a chain adds up, and a branch that was there all along does not', (
   const side = ready(at, 'p', 'side')
   for (let index = 0; index < 3; index += 1) at.end(ready(at, 'p', 'main'), { finish: 'tool_calls', toolCalls: [{ id: `t${index}`, name: 'a' }], report: served(SECOND_US) })
   at.end(side, { finish: 'tool_calls', toolCalls: [{ id: 's', name: 'a' }], report: served(SECOND_US) })
-  assert.equal(programOf(at, 'p').standing.pathUs, 3 * SECOND_US)
-  assert.equal(programOf(at, 'p').standing.doneUs, 4 * SECOND_US)
+  assert.equal(programOf(at, 'p').standing.past.pathUs, 3 * SECOND_US)
+  assert.equal(programOf(at, 'p').standing.past.doneUs, 4 * SECOND_US)
 })
 
 test('a call that fails has been served all the same', () => {
@@ -73,7 +73,7 @@ test('a call that fails has been served all the same', () => {
   const id = ready(at, 'p')
   at.feed({ kind: 'progress', engine: E0, reign: 1, speeds: null, calls: [{ call: id, attempt: 1, epoch: 1, report: served(SECOND_US) }] })
   at.feed({ kind: 'attemptFailed', engine: E0, reign: 1, call: id, attempt: 1, epoch: 1, why: 'broken', retryable: true })
-  assert.equal(programOf(at, 'p').standing.doneUs, SECOND_US)
+  assert.equal(programOf(at, 'p').standing.past.doneUs, SECOND_US)
   assert.equal(levelIn(at, ready(at, 'p')), 1)
 })
 
@@ -81,7 +81,7 @@ test('sub-agents fold to the root: plas sums them in, and the root itself stands
   const at = world('plas', {}, 8)
   at.end(ready(at, 'root'), { finish: 'tool_calls', toolCalls: [{ id: 'r', name: 'a' }], report: served(SECOND_US) })
   at.end(ready(at, 'child', null, 'root'), { report: served(2 * SECOND_US) })
-  assert.equal(programOf(at, 'root').standing.doneUs, 3 * SECOND_US)
+  assert.equal(programOf(at, 'root').standing.past.doneUs, 3 * SECOND_US)
   assert.equal(programOf(at, 'root').standing.servedUs, 3 * SECOND_US)
   assert.equal(levelIn(at, ready(at, 'other', null, 'root')), 2)
   assert.equal(levelIn(at, ready(at, 'root', 'next')), 2)
@@ -130,7 +130,7 @@ test('a call goes to the top the moment what it waited is promoteRatio times wha
   assert.equal(due(at, id), sinceUs + 3 * SECOND_US)
   assert.deepEqual(only(at.log, 'call.promoted'), [{ kind: 'call.promoted', call: id, level: 0, tie: must(at.core.calls, id).tie, waitedUs: 3 * SECOND_US, servedUs: SECOND_US }])
   assert.equal(programOf(at, 'p').standing.servedUs, SECOND_US)
-  assert.equal(programOf(at, 'p').standing.doneUs, SECOND_US)
+  assert.equal(programOf(at, 'p').standing.past.doneUs, SECOND_US)
 })
 
 test('a promoted call keeps the top for a quantum of what it is served since, then goes down from there', () => {

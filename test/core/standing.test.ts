@@ -23,10 +23,10 @@ function checkStandings(core: Readonly<CoreState>): void {
   }
   for (const { id, standing, ledger, calls } of core.programs.values()) {
     assert.equal(standing.waiting, waiting.get(id) ?? 0, `${id} waits`)
-    assert.equal(standing.doneUs, doneUs.get(id) ?? 0, `${id} is done with`)
+    assert.equal(standing.past.doneUs, doneUs.get(id) ?? 0, `${id} is done with`)
     assert.equal(standing.servedUs, attainedUs(ledger), `${id} was served`)
     assert.equal(standing.callsDone, calls.filter((call) => isOver(must(core.calls, call))).length)
-    assert.ok(standing.pathUs <= standing.doneUs, 'a path is part of all')
+    assert.ok(standing.past.pathUs <= standing.past.doneUs, 'a path is part of all')
     assert.ok(standing.waitedUs <= core.nowUs, 'nobody waits longer than time')
   }
   checkCurves(core)

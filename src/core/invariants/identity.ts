@@ -23,7 +23,7 @@ export function checkIdentity(core: Readonly<CoreState>): void {
     law(8, owner === null || owner === state.tenant, () => `${state.id} is of ${state.tenant} and owned by ${owner ?? ''}`)
     for (const { segment } of state.spans) law(8, core.segments.get(segment)?.tenant === state.tenant, () => `${state.id} reads ${segment}, which is another tenant's`)
   }
-  for (const [key, call] of core.digests) law(8, isOf(core, key, call), () => `a retry under ${key} would find ${call}, which is another tenant's`)
+  for (const [key, call] of core.digests) law(8, core.calls.get(call)?.digest === key, () => `a retry under ${key} would find ${call}, which is another`)
   for (const [key, { call }] of core.toolCalls) law(8, isOf(core, key, call), () => `${key} is a tool call of ${call}, which is another tenant's`)
 }
 
