@@ -9,6 +9,7 @@ import { ModelBar, print } from './terminal.ts'
 
 /** Where there is no terminal to ask. */
 const COLUMNS_DEFAULT = 100
+const SAME_SIGNAL_MS = 1_000
 
 interface DemoFlags {
   readonly model: string
@@ -29,19 +30,38 @@ export const demoCommand = (): Command => new Command('demo')
   .option('--keep', 'leave the second server up and print a curl line', false)
   .option('--json', 'print the result as JSON', false)
   .action(async (flags: DemoFlags) => {
-    const [{ runDemo }, { start }, { resolveModel }] = await Promise.all([import('../eval/demo.ts'), import('../main.ts'), import('../models/resolve.ts')])
-    const ended = new AbortController()
-    for (const signal of ['SIGINT', 'SIGTERM'] as const) process.once(signal, () => ended.abort())
+    const [{ INTERRUPTED, runDemo }, { start }, { resolveModel }] = await Promise.all([import('../eval/demo.ts'), import('../main.ts'), import('../models/resolve.ts')])
+    const signal = untilCalledOff(INTERRUPTED)
     const bar = new ModelBar()
-    await resolveModel({ model: flags.model, env: process.env, onProgress: bar.update, signal: ended.signal }).finally(() => bar.end())
+    try {
+      await resolveModel({ model: flags.model, env: process.env, onProgress: bar.update, signal }).finally(() => bar.end())
+    } catch (error) {
+      if (!signal.aborted) throw error
+      process.exitCode = INTERRUPTED
+      return
+    }
     const { seed = null, policy = null, ...rest } = flags
     process.exitCode = await runDemo({ ...rest, seed, policy }, {
       start: (raw) => start(defaultConfig(raw)),
       screen: screenOf(flags.json ? process.stderr : process.stdout),
       print,
-      signal: ended.signal,
+      signal,
     })
   })
+
+/** A second signal ends the process, unless it is the first one passed on by a wrapper that the terminal sent it to as well. */
+function untilCalledOff(exitCode: number): AbortSignal {
+  const ended = new AbortController()
+  let toldMs: number | null = null
+  for (const signal of ['SIGINT', 'SIGTERM'] as const) {
+    process.on(signal, () => {
+      if (toldMs !== null && performance.now() - toldMs > SAME_SIGNAL_MS) process.exit(exitCode)
+      toldMs ??= performance.now()
+      ended.abort()
+    })
+  }
+  return ended.signal
+}
 
 const screenOf = (stream: NodeJS.WriteStream): Screen => ({
   write: (text) => { stream.write(text) },

@@ -42,11 +42,14 @@ export async function startArm(start: StartServer, arm: Arm, engine: MixEngine, 
   const remove = (): void => {
     for (const folder of Object.values(folders)) rmSync(folder, { recursive: true, force: true })
   }
+  // Also where the process is made to end before it could close.
+  process.once('exit', remove)
   let server: RunningServer | null = null
   const close = async (): Promise<void> => {
     try {
       await server?.close()
     } finally {
+      process.off('exit', remove)
       remove()
     }
   }

@@ -40,11 +40,11 @@ export interface DemoWorld {
 }
 
 /** As a shell has it for a program ended by Ctrl-C. */
-const INTERRUPTED = 130
+export const INTERRUPTED = 130
 
 const NAMES = ['engines today', 'Entracte'] as const
 
-/** 0 where every program ended in both runs, 1 where one failed. */
+/** 0 where every program ended in both runs, 1 where one failed, `INTERRUPTED` where it was called off. */
 export async function runDemo(options: DemoOptions, world: DemoWorld): Promise<number> {
   try {
     return await compare(options, world)
