@@ -11,8 +11,9 @@ type Plain = string | number | boolean | null
 export type Column =
   | { readonly kind: 'same'; readonly value: Plain }
   | { readonly kind: 'plain'; readonly values: Plain[] }
-  /** Numbers of texts. */
-  | { readonly kind: 'text'; readonly at: number[] }
+  /** Numbers of texts; `texts`: so many in a row, as ids are where they are first told. */
+  | { readonly kind: 'text'; readonly at: readonly number[] }
+  | { readonly kind: 'texts'; readonly from: number }
   | { readonly kind: 'record'; readonly keys: readonly string[]; readonly columns: readonly Column[] }
   | { readonly kind: 'list' | 'set'; readonly lengths: Column; readonly items: Column }
   | { readonly kind: 'map'; readonly lengths: Column; readonly keys: Column; readonly items: Column }
@@ -55,7 +56,7 @@ function columnOfSort(sort: Sort, values: readonly unknown[], texts: Texts): Col
     case 'plain':
       return values.every((value) => value === first) ? { kind: 'same', value: first as Plain } : { kind: 'plain', values: values as Plain[] }
     case 'text':
-      return values.every((value) => value === first) ? { kind: 'same', value: first as string } : { kind: 'text', at: numbersOf(values as string[], texts) }
+      return values.every((value) => value === first) ? { kind: 'same', value: first as string } : textColumn(values as string[], texts)
     case 'list': {
       const lists = values as unknown[][]
       return { kind: 'list', lengths: columnOf(lists.map(({ length }) => length), texts), items: columnOf(lists.flat(), texts) }
@@ -77,14 +78,16 @@ function columnOfSort(sort: Sort, values: readonly unknown[], texts: Texts): Col
   }
 }
 
-function numbersOf(values: readonly string[], { numbers, fresh }: Texts): number[] {
-  return values.map((text) => {
+function textColumn(values: readonly string[], { numbers, fresh }: Texts): Column {
+  const at = values.map((text) => {
     const known = numbers.get(text)
     if (known !== undefined) return known
     fresh.push(text)
     numbers.set(text, numbers.size)
     return numbers.size - 1
   })
+  const from = at[0] ?? 0
+  return at.every((number, index) => number === from + index) ? { kind: 'texts', from } : { kind: 'text', at }
 }
 
 /** The values of a column of so many; `texts` in the order they were told. Takes what it can of the column for its own. */
@@ -93,6 +96,7 @@ export function valuesOf(column: Column, count: number, texts: readonly string[]
     case 'same': return new Array<unknown>(count).fill(column.value)
     case 'plain': return column.values
     case 'text': return column.at.map((number) => texts[number])
+    case 'texts': return texts.slice(column.from, column.from + count)
     case 'record': return rowsOf(column.keys, column.columns.map((inner) => valuesOf(inner, count, texts)), count)
     case 'list': return pieces(column, count, texts)
     case 'set': return pieces(column, count, texts).map((items) => new Set(items))

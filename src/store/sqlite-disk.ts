@@ -81,7 +81,8 @@ export class SqliteDisk implements Disk {
   }
 
   bodySizes(): readonly { readonly id: BodyId; readonly bytes: Bytes }[] {
-    return this.#sql.bodySizes.all().map((row) => ({ id: bodyId(row.text('id')), bytes: row.integer('bytes') }))
+    const sizes = JSON.parse(this.#sql.bodySizes.first()?.text('sizes') ?? '[]') as readonly (readonly [string, Bytes])[]
+    return sizes.map(([id, bytes]) => ({ id: bodyId(id), bytes }))
   }
 
   images(): readonly (Image & { readonly id: MoveId })[] {
@@ -120,7 +121,7 @@ export class SqliteDisk implements Disk {
     const known = this.#named('body_key')
     const there = readKey(path)
     const isLost = known !== null && (there === null || new BodyCipher(there).mark !== known)
-    if (isLost && this.#sql.bodySizes.all().length > 0) {
+    if (isLost && this.bodySizes().length > 0) {
       throw new StoreError('body_key_lost',
         `The bodies in ${this.#database.path} were sealed with a key that is not in ${path}.`,
         'put the right key file back, or move the whole folder away to begin anew.')
@@ -171,7 +172,7 @@ function statements(database: Database) {
     putBody: prepare('INSERT INTO bodies (id, tenant, bytes, sealed) VALUES (?, ?, ?, ?)'),
     dropBody: prepare('DELETE FROM bodies WHERE id = ?'),
     body: prepare('SELECT tenant, sealed FROM bodies WHERE id = ?'),
-    bodySizes: prepare('SELECT id, bytes FROM bodies ORDER BY turn'),
+    bodySizes: prepare('SELECT json_group_array(json_array(id, bytes)) AS sizes FROM (SELECT id, bytes FROM bodies ORDER BY turn)'),
     putImage: prepare('INSERT OR REPLACE INTO images (id, bytes, digest, created) VALUES (?, ?, ?, ?)'),
     dropImage: prepare('DELETE FROM images WHERE id = ?'),
     images: prepare('SELECT id, bytes, digest FROM images ORDER BY id'),
