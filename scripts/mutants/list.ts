@@ -183,7 +183,8 @@ export const MUTANTS: readonly Mutant[] = [
     [13, 'what is late whatever is done pushes others aside', 'if (d.nowUs > dueUs - remaining.lowUs)', 'if (false)'],
   ]),
   ...of('core/aging', [
-    [13, 'nobody ages', "level: level - 1, tie", 'level, tie'],
+    [13, 'nobody ages', 'passed ? call.level - 1 : call.level', 'call.level'],
+    [13, 'who was passed by nobody goes up too', 'passed ? call.level - 1 : call.level', 'call.level - 1'],
   ]),
   ...of('core/reservations', [
     [13, 'memory stays reserved for a call that runs', 'core.turns.reservations.delete(engine);', ';'],
@@ -235,6 +236,9 @@ export const MUTANTS: readonly Mutant[] = [
   ]),
   ...of('core/predict/learn', [
     [13, 'a sub-agent ages itself and not its root', 'program.parent === null ? [program] : [program, must(core.programs, rootOf(core, program).id)]', '[program]'],
+  ]),
+  ...of('core/predict/learn', [
+    [0, 'levels waver with every program that ends', 'if (sizeMs >= 2 * work.freshMs || 2 * sizeMs <= work.freshMs)', 'if (true)'],
   ]),
   ...of('core/promote', [
     [13, 'nobody is promoted', 'if (crossesUs > 0)', 'if (true)'],

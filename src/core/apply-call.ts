@@ -11,7 +11,7 @@ import { learnService } from './predict/learn.ts'
 import { cutSpans, leaveRecord, reside, takeDevice } from './memory.ts'
 import { chargeShares, liftFloors } from './queue.ts'
 import { dropReservation } from './reservations.ts'
-import { beginWait, endWait, NO_STANDING, settle } from './standing.ts'
+import { beginService, beginWait, endWait, NO_STANDING, settle } from './standing.ts'
 import type { Call, CallStage, CoreState, Engine, State } from './state.ts'
 import type { Us } from './units.ts'
 
@@ -187,6 +187,7 @@ function schedule(core: CoreState, fact: Of<'call.scheduled'>, atUs: Us): void {
   reside(core, state, { kind: 'active', engine: fact.engine, call: call.id })
   state.lastUsedUs = atUs
   must(core.engines, fact.engine).running.add(call.id)
+  beginService(core, call)
   call.attempt = fact.attempt
   call.attemptService = NO_LEDGER
   call.startedUs ??= atUs

@@ -25,7 +25,7 @@ export function emptyCore(config: CoreConfig): CoreState {
     interrupts: new Map(), states: new Map(), segments: new Map(), sharedRecords: new Map(), moves: new Map(), engines: new Map(),
     host: { totalBytes: config.hostBytesMax, ownedBytes: 0, reservedBytes: 0 },
     queues: new Map(), turns: noTurns(), prices: UNPRICED, over: new Set(), hosted: new Set(), openCalls: 0, digests: new Map(), timers: new Map(), toolCalls: new Map(),
-    learned: { waitsOfKind: new Map(), waitsOfClass: new Map(), work: emptyWork() },
+    learned: { waitsOfKind: new Map(), waitsOfClass: new Map(), work: emptyWork(), unitMs: 0 },
   }
 }
 

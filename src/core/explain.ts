@@ -228,7 +228,7 @@ function eventOf(fact: Fact): Omit<EventLine, 'atUs'> | null {
     case 'boost.given': return { what: 'boosted', subject: fact.call, why: 'what is left no longer surely fits before the deadline' }
     case 'boost.withheld': return { what: 'not boosted', subject: fact.call, why: fact.why }
     case 'call.promoted': return { what: 'promoted', subject: fact.call, why: 'it has waited long for what it was served' }
-    case 'call.aged': return { what: 'promoted', subject: fact.call, why: `to level ${fact.level}: it has waited long` }
+    case 'call.aged': return fact.passed ? { what: 'promoted', subject: fact.call, why: `to level ${fact.level}: it has waited long, and later programs were served` } : null
     case 'call.reserved': return { what: 'memory kept', subject: fact.call, why: `${fact.granules} granules of ${fact.engine}: it is large and has waited long` }
     case 'call.retried': return { what: 'retried', subject: fact.call, why: `attempt ${fact.attempt}: ${fact.why}` }
     case 'call.detached': return { what: 'detached', subject: fact.call, why: 'its client is gone' }

@@ -65,7 +65,7 @@ export type Fact =
   | { kind: 'call.granted'; call: CallId; granules: Granules }
   | { kind: 'call.demoted'; call: CallId; level: number; tie: number }
   | { kind: 'call.promoted'; call: CallId; level: number; tie: number; waitedUs: Us; servedUs: Us }
-  | { kind: 'call.aged'; call: CallId; level: number; tie: number; waitedUs: Us }
+  | { kind: 'call.aged'; call: CallId; passed: boolean; level: number; tie: number; waitedUs: Us }
   | { kind: 'call.reserved'; call: CallId; engine: EngineId; granules: Granules; waitedUs: Us }
   | { kind: 'boost.given'; call: CallId; level: number; tie: number; slackUs: Us }
   | { kind: 'boost.withheld'; call: CallId; why: string }

@@ -55,6 +55,8 @@ export interface Work {
   readonly service: Sizes
   readonly calls: Sizes
   readonly trust: Trust
+  /** Effective size of a fresh program in milliseconds, for levels: it stays until it is off by a factor two; 0: not known yet. */
+  freshMs: number
 }
 
 /** Over all tenants. */
@@ -62,6 +64,8 @@ export interface LearnedOfAll {
   readonly waitsOfKind: Map<'tool' | 'human' | 'open', Curve>
   readonly waitsOfClass: Map<string, Curve>
   readonly work: Work
+  /** The first `freshMs` of them all: the unit of sizes in levels, from then on; 0 before. */
+  unitMs: number
 }
 
 export interface LearnedOfTenant {

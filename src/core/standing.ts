@@ -1,7 +1,8 @@
 /**
  * Owns what orders read of a program and of a call: service of ended calls (summed, and along the longest path), service
- * in all (`predict/learn.ts` writes it), and time waited in queues. A sub-agent's goes to its root. A program waits while at least one of its calls
- * does: the union of their waits, so that fan-out does not look like patience. Written for `apply` only.
+ * in all (`predict/learn.ts` writes it), time waited in queues, and who was passed by a later program. A sub-agent's goes
+ * to its root. A program waits while at least one of its calls does: the union of their waits, so that fan-out does not look
+ * like patience. Written for `apply` only.
  */
 import { attainedUs, NO_LEDGER } from './account.ts'
 import { must } from './assert.ts'
@@ -34,6 +35,10 @@ export function programBalance(core: Readonly<CoreState>, call: Readonly<Call>, 
   return { waitedUs: waitedUs + (waiting > 0 ? nowUs - waitingSinceUs : 0), servedUs }
 }
 
+/** Whether a program that came later than the call's was served before, in whatever band and by whichever engine. */
+export const isPassed = (core: Readonly<CoreState>, call: Readonly<Call>): boolean =>
+  rootOfCall(core, call).seq < (core.turns.latest.get(call.payer) ?? 0)
+
 /** The call that would come after it in its thread: last in line, and nothing of it has run. */
 export const callAfter = (call: Readonly<Call>): Call =>
   ({ ...call, seq: Number.MAX_SAFE_INTEGER, ledger: NO_LEDGER, standing: NO_STANDING })
@@ -54,6 +59,12 @@ export function endWait(core: CoreState, call: Call, sinceUs: Us): void {
   call.standing = { ...call.standing, waitedUs: call.standing.waitedUs + core.nowUs - sinceUs }
   standing.waiting -= 1
   if (standing.waiting === 0) standing.waitedUs += core.nowUs - standing.waitingSinceUs
+}
+
+/** The call has begun to run. */
+export function beginService(core: CoreState, call: Readonly<Call>): void {
+  const { latest } = core.turns
+  latest.set(call.payer, Math.max(latest.get(call.payer) ?? 0, rootOfCall(core, call).seq))
 }
 
 /** The call is over, committed or not: what it was served is done, and a path through its program. */

@@ -28,6 +28,8 @@ export interface Turns {
   readonly accounts: Map<TenantId, BoostAccount>
   /** Ready calls below the top of their order, and since when they stand where they do; oldest first. */
   readonly aging: Map<CallId, Us>
+  /** By who pays, the place (`seq`) of the latest root program that was ever served. */
+  readonly latest: Map<TenantId, number>
   /** At most one an engine. */
   readonly reservations: Map<EngineId, Reservation>
   /** Programs of which nothing is preempted until then, the soonest first; those of the past may be kept until the next. */
@@ -35,4 +37,4 @@ export interface Turns {
 }
 
 export const noTurns = (): Turns =>
-  ({ boosts: new Map(), accounts: new Map(), aging: new Map(), reservations: new Map(), resting: new Map() })
+  ({ boosts: new Map(), accounts: new Map(), aging: new Map(), latest: new Map(), reservations: new Map(), resting: new Map() })

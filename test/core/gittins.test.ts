@@ -106,11 +106,30 @@ test('without data the oldest goes first, and only who received far more than us
   assert.ok(keyOf(learned, big).level > first)
 })
 
-test('who came while nothing was known is no better than who begins once something is', () => {
-  const learned = new Learned()
-  const { level } = keyOf(learned, learned.program())
-  for (let index = 0; index < 20; index += 1) learned.ended(10_000)
-  assert.ok(keyOf(learned, learned.program()).level <= level)
+test('who came while nothing was known is no better than who begins once something is, whatever the size of programs', () => {
+  for (const sizeMs of [20, 3_000, 10_000, 100_000, 10_000_000]) {
+    const learned = new Learned()
+    const { level } = keyOf(learned, learned.program())
+    for (let index = 0; index < 20; index += 1) learned.ended(sizeMs)
+    const later = keyOf(learned, learned.program()).level
+    assert.ok(later <= level && later >= level - 1, `${later} and ${level}`)
+  }
+})
+
+test('who waits goes before nobody who has begun only because sizes were learned a little better since', () => {
+  for (const from of [900, 1_900, 3_900, 11_000]) {
+    const learned = new Learned()
+    learned.predicts = false
+    for (let index = 0; index < 50; index += 1) learned.ended(1_000, 'first')
+    for (let index = 0; index < 100; index += 1) learned.ended(from)
+    const { level } = keyOf(learned, learned.program())
+    for (let index = 0; index < 500; index += 1) {
+      learned.ended(Math.round(from * (1 + 0.3 * Math.sin(index / 20))))
+      assert.equal(keyOf(learned, learned.program()).level, level)
+    }
+    for (let index = 0; index < 1_000; index += 1) learned.ended(5 * from)
+    assert.ok(keyOf(learned, learned.program()).level > level)
+  }
 })
 
 test('a curve of one size says that size', () => {

@@ -7,10 +7,11 @@ import type { Sizes, Work } from '../learned.ts'
 import { rootOf } from '../lineage.ts'
 import type { CoreState, Interrupt, Program, Tenant } from '../state.ts'
 import type { Us } from '../units.ts'
-import { halve, remember, seenOf, takeBack, type Curve } from './curve.ts'
+import { endedOf, halve, remember, seenOf, takeBack, type Curve } from './curve.ts'
+import { effectiveSize } from './effective-size.ts'
 import { isDrifting, isInside, judge, type Interval, type Trust } from './trust.ts'
 import { emptyWaitCurve, emptyWaits, waitBucketOf, waitKindOf, WAITS_REMEMBERED } from './wait.ts'
-import { emptyWork, sizeBucketOf, toMs, worksOf } from './work.ts'
+import { emptyWork, PROGRAMS_ENOUGH, sizeBucketOf, sizeHazards, toMs, worksOf } from './work.ts'
 
 /** Ended programs that are remembered, or twice as many as are open where that is more: who ended must not be outweighed. */
 const PROGRAMS_REMEMBERED = 512
@@ -79,9 +80,18 @@ export function learnProgram(core: CoreState, program: Program, how: keyof Curve
   for (const work of works(core, program)) {
     leave(work.service, toMs(servedUs), how)
     leave(work.calls, callsDone, how)
+    takeOver(work)
   }
+  if (core.learned.unitMs === 0) core.learned.unitMs = core.learned.work.freshMs
   const { work } = worksOf(core, program)[0] ?? {}
   if (work !== undefined) prove(work.trust, work.service, program.expected, servedUs, how)
+}
+
+/** A waiting call keeps the level it came with, so what levels are reckoned from must not waver with every program that ends. */
+function takeOver(work: Work): void {
+  if (endedOf(work.service) < PROGRAMS_ENOUGH) return
+  const sizeMs = Math.max(1, effectiveSize(sizeHazards(work.service), 0))
+  if (sizeMs >= 2 * work.freshMs || 2 * sizeMs <= work.freshMs) work.freshMs = sizeMs
 }
 
 /** An end that was provisional was none. */

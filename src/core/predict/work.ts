@@ -33,7 +33,7 @@ export const sizeStart = (bucket: number): number => STARTS[bucket] ?? 0
 export const toMs = (us: Us): number => Math.floor(us / 1_000)
 
 const emptySizes = (buckets: number): Sizes => ({ ...emptyCurve(buckets), open: new Array<number>(buckets).fill(0) })
-export const emptyWork = (): Work => ({ service: emptySizes(SERVICE_BUCKETS), calls: emptySizes(CALL_BUCKETS), trust: newTrust() })
+export const emptyWork = (): Work => ({ service: emptySizes(SERVICE_BUCKETS), calls: emptySizes(CALL_BUCKETS), trust: newTrust(), freshMs: 0 })
 
 // ---------------------------------------------------------------- hazards
 
