@@ -64,7 +64,7 @@ async function compare(options: DemoOptions, world: DemoWorld): Promise<number> 
   await base.server.close()
   const other = await measure(run, arms[1], `2 of 2: ${arms[1].name}, Entracte`)
   try {
-    const result = { mix, engine: fitTo(mix, options.model).engine, seed, arms, base: base.outcome, other: other.outcome, exact: other.server.exact, tiny: options.model === 'tiny' }
+    const result = { mix, engine: fitTo(mix, options.model).engine, seed, arms, base: base.outcome, other: other.outcome, model: other.server.model, exact: other.server.exact, tiny: options.model === 'tiny' }
     world.print(options.json ? `${JSON.stringify(asJson(result), null, 2)}\n` : asText(result))
     if (options.keep) await kept(other.server, world)
     return figuresOf(base.outcome).failed + figuresOf(other.outcome).failed === 0 ? 0 : 1
@@ -119,6 +119,7 @@ interface DemoResult {
   readonly arms: readonly [Arm, Arm]
   readonly base: MixOutcome
   readonly other: MixOutcome
+  readonly model: string
   readonly exact: string
   readonly tiny: boolean
 }
@@ -169,6 +170,7 @@ function asJson(result: DemoResult): object {
   const [base, other]: [MixFigures, MixFigures] = [figuresOf(result.base), figuresOf(result.other)]
   const pairs = pairPrograms(result.base, result.other)
   return {
+    model: result.model,
     seed: result.seed,
     engine: result.engine,
     size: sizeOf(result.mix),

@@ -76,8 +76,7 @@ class GraphRun {
       await reportGraph(this.#world.endpoint, id, report, this.#world.signal)
       if (level.join !== null) this.joins += 1
       this.notify('asking')
-      const ends = await Promise.all(branches.map((branch) => this.#ask(branch, level, level === levels.at(-1))))
-      paths = ends.filter((path) => path !== null)
+      paths = await this.#askAll(branches, level, level === levels.at(-1))
       if (paths.length < needed(level)) throw new ChatError(`${level.name}: ${paths.length} of ${branches.length} calls are no join of ${needed(level)}`)
       after = lastNode(level, branches)
     }
@@ -100,6 +99,15 @@ class GraphRun {
   #material(level: GraphLevel, node: string, paths: readonly Path[]): readonly string[] {
     if (level.begins === 'anew' && paths.length > 0) return paths.map(({ node: from, text }) => `${from}: ${text}`)
     return level.notesTokens === 0 ? [] : [notesFor(`${this.#job.program.name} ${node}`, this.#world.corpus, level.notesTokens)]
+  }
+
+  /** What is left of them, in their order. None goes on by itself when one has failed. */
+  async #askAll(branches: readonly Branch[], level: GraphLevel, final: boolean): Promise<readonly Path[]> {
+    const ends = await Promise.allSettled(branches.map((branch) => this.#ask(branch, level, final)))
+    return ends.flatMap((end) => {
+      if (end.status === 'rejected') throw end.reason
+      return end.value === null ? [] : [end.value]
+    })
   }
 
   /** Null where a join needs it no more. */

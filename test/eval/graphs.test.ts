@@ -8,9 +8,11 @@ import { runDemo } from '../../src/eval/demo.ts'
 import { runGraphAgent } from '../../src/eval/graph-agent.ts'
 import { callsOf, loadGraphs, planGraphs, type GraphProgram } from '../../src/eval/graphs.ts'
 import { loadMix } from '../../src/eval/mix.ts'
+import { runMix, type ProgramOutcome } from '../../src/eval/mix-run.ts'
 import { notesFor } from '../../src/eval/task.ts'
 import { Toolbox } from '../../src/eval/tools.ts'
 import { start } from '../../src/main.ts'
+import { MODEL, proven, served } from '../serve/served.ts'
 import { fakeServer, type Fake, type FakeOptions } from './fake-server.ts'
 
 const GRAPHS = loadGraphs()
@@ -131,6 +133,45 @@ describe('an agent with joins', () => {
       assert.ok(fake.seen.some(({ method, path }) => method === 'DELETE' && path === `/v1/programs/${program.name}`))
     })
   }
+})
+
+describe('an agent with joins, one of whose calls failed,', () => {
+  test('lets none go on by itself', async () => {
+    const { record, steps } = await run(reader, {
+      instead: ({ headers }, response) => {
+        const node = headers['x-program-call-id']
+        if (node === 'map 1') setTimeout(() => response.writeHead(503).end('late'), 50)
+        if (node === 'map 2') response.writeHead(503).end('at once')
+        return node === 'map 1' || node === 'map 2'
+      },
+    })
+    assert.match(record.error ?? '', /HTTP 503: late/)
+    assert.deepEqual(steps.slice(-1), [{ program: 'reader-1', kind: 'failed', call: 2, calls: 5, tool: null }])
+  })
+})
+
+describe('programs with joins on the tiny model', () => {
+  test('write in two lanes, all at once, what each writes with nobody beside it', async () => {
+    const server = await served()
+    await proven(server)
+    const go = async (prefix: string, graphs: readonly GraphProgram[]): Promise<readonly ProgramOutcome[]> => (await runMix({
+      endpoint: { url: server.url, headers: {} }, model: MODEL, tokenScale: 2, arrivals: [], graphs: graphs.map((program) => ({ program, atMs: 0 })), seed: 1, prefix,
+      notify: () => {}, signal: AbortSignal.timeout(60_000),
+    })).programs
+    const alone = [...await go('alone-', [reader]), ...await go('alone-', [search])]
+    const together = await go('together-', GRAPHS)
+    assert.deepEqual([...alone, ...together].map(({ record }) => record.error), [null, null, null, null])
+    for (const one of [...alone, ...together]) {
+      const joined = one.explanation.events.filter(({ what }) => what === 'joined')
+      assert.deepEqual([one.explanation.stage, joined.length], ['completed', one.record.graph?.joins])
+    }
+    for (const [at, one] of alone.entries()) {
+      const written = new Map(together[at]?.record.graph?.nodes.map((node) => [node.node, node]))
+      const both = one.record.graph?.nodes.filter(({ node, asked, wrote }) => wrote !== null && written.get(node)?.asked === asked && written.get(node)?.wrote !== null) ?? []
+      assert.ok(both.length >= 2, one.record.name)
+      for (const { node, wrote } of both) assert.equal(written.get(node)?.wrote, wrote, `${one.record.name} ${node}`)
+    }
+  })
 })
 
 /** What the branches say that a join should find too late. */
