@@ -15,7 +15,10 @@ function leftUndone(core: CoreState): Logged[] {
   for (const engine of core.engines.values()) {
     d.touched.engines.add(engine.id)
     d.touched.ranks.add(engine.id)
-    for (const call of engine.running) d.touched.reranked.add(call)
+    for (const call of engine.running) {
+      d.touched.calls.add(call)
+      d.touched.reranked.add(call)
+    }
   }
   for (const model of core.queues.keys()) d.touched.models.add(model)
   dispatch(d)
@@ -40,7 +43,7 @@ class Watched extends World {
 test('a step that looks at what it touched leaves nothing to do that a look at everything would find', () => {
   const configs: readonly Partial<CoreConfig>[] = [
     { order: 'fcfs-program' }, { order: 'plas' }, { order: 'plas', residency: 'always-offload' }, { order: 'fcfs', residency: 'lru-host' },
-    { order: 'plas', placement: 'most-room' },
+    { order: 'plas', placement: 'most-room' }, { order: 'plas', dispatchWindow: 1, memoryWaitersMax: 1 }, { order: 'mlfq', dispatchWindow: 2 },
   ]
   const missed: string[] = []
   let looks = 0
