@@ -53,13 +53,13 @@ function plansOf(draw: Draw): ProgramPlan[] {
     for (const node of nodes) {
       const last = calls.at(-1)
       if (node.kind === 'call') {
-        calls.push({ given: Math.max(1, calls.length === 0 ? node.newTokens - sharedTokens : node.newTokens), says: Math.max(1, node.outputTokens), then: 'end', waitUs: 0, maxTokens: null })
+        calls.push({ given: Math.max(1, calls.length === 0 ? node.newTokens - sharedTokens : node.newTokens), says: Math.max(1, node.outputTokens), then: 'end', waitUs: 0, maxTokens: null, tool: 'search', commits: false, sub: null })
       } else if (last !== undefined) {
         calls[calls.length - 1] = { ...last, then: node.kind === 'tool' ? 'tool' : 'turn', waitUs: node.waitUs ?? (node.kind === 'human' ? draw.below(PERSON_US_MAX) : waitOf(node, draw)) }
       }
     }
     return {
-      number, tenant: 'bench', named: 'program', agent: 'tau-bench-airline', prefix: { kind: 'given', id: 1, tokens: sharedTokens }, calls,
+      kind: 'chain', number, tenant: 'bench', parent: null, priorityClass: 'default', deadlineUs: null, named: 'program', agent: 'tau-bench-airline', prefix: { kind: 'given', id: 1, tokens: sharedTokens }, calls,
       declares: false, finishes: true,
     }
   })

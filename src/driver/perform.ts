@@ -31,6 +31,8 @@ export class Performer {
   #seq = 0
   /** When each engine joined last. */
   readonly #joinedSeq = new Map<EngineId, number>()
+  /** Calls of programs that have ended, until that is performed: by then it may be forgotten which they were. */
+  readonly #ending = new Map<ProgramId, readonly CallId[]>()
 
   constructor(core: Readonly<CoreState>, ports: Ports, streams: Streams, post: (input: Input) => void) {
     this.#core = core
@@ -43,6 +45,7 @@ export class Performer {
   /** Of a decision, before it is durable and performed. */
   decided({ seq, fact }: Logged): void {
     if (fact.kind === 'engine.joined') this.#joinedSeq.set(fact.engine, seq)
+    if (isEnd(fact)) this.#ending.set(fact.program, [...this.#core.programs.get(fact.program)?.calls ?? []])
   }
 
   perform({ seq, fact }: Logged): void {
@@ -63,11 +66,9 @@ export class Performer {
       case 'interrupt.expired':
       case 'interrupt.cancelled': return this.#dropResult(fact.interrupt)
       case 'program.completed':
-        if (!fact.provisional) this.#dropResults(fact.program)
-        return
       case 'program.closed':
       case 'program.cancelled':
-      case 'program.failed': return this.#dropResults(fact.program)
+      case 'program.failed': return isEnd(fact) ? this.#dropResults(fact.program) : undefined
       case 'timer.set': return this.#setTimer(fact.timer, fact.atUs)
       case 'timer.cleared': return this.#clearTimer(fact.timer)
       default: return this.#performKv(fact)
@@ -214,7 +215,8 @@ export class Performer {
   }
 
   #dropResults(program: ProgramId): void {
-    for (const call of this.#core.programs.get(program)?.calls ?? []) this.#ports.bodies.drop(resultOf(call))
+    for (const call of this.#ending.get(program) ?? []) this.#ports.bodies.drop(resultOf(call))
+    this.#ending.delete(program)
   }
 
   #dropCall(call: CallId): void {
@@ -300,5 +302,9 @@ export class Performer {
     this.#timers.delete(timer)
   }
 }
+
+/** A program is over for good. */
+const isEnd = (fact: Fact): fact is Of<'program.completed' | 'program.closed' | 'program.cancelled' | 'program.failed'> =>
+  (fact.kind === 'program.completed' && !fact.provisional) || fact.kind === 'program.closed' || fact.kind === 'program.cancelled' || fact.kind === 'program.failed'
 
 const callOfInterrupt = (interrupt: string): CallId => interrupt.replace(/\.wait$/, '') as CallId

@@ -9,6 +9,7 @@ import type { Tokens, Us } from '../core/units.ts'
 import type { StartCommand } from '../driver/ports.ts'
 import { cutRuns, sampled, tokensOf, type Piece, type Run, type Texts } from './content.ts'
 import type { Kv, Resident } from './device.ts'
+import type { Tool } from './tool.ts'
 
 /** What measuring hands to the start of a call. */
 export interface Prompt {
@@ -18,6 +19,7 @@ export interface Prompt {
   /** Tokens the model says before it stops by itself, and what it stops with. */
   readonly says: Tokens
   readonly then: 'tool' | 'end'
+  readonly tool: Tool
 }
 
 /** What a call leaves to its thread. */
@@ -143,6 +145,10 @@ export class Attempt {
 
   get finish(): FinishReason {
     return this.#limit < this.#prompt.says ? 'length' : this.#prompt.then === 'tool' ? 'tool_calls' : 'stop'
+  }
+
+  get tool(): Tool {
+    return this.#prompt.tool
   }
 
   get promptTokens(): Tokens {

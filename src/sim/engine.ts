@@ -15,6 +15,7 @@ import { readImage, writeImage, type Images } from './images.ts'
 import { measured, type Oracle } from './measure.ts'
 import { batchNs, batchOf, stepsOf, type Member, type Shape } from './shape.ts'
 import type { Texts } from './content.ts'
+import { toolCallOf } from './tool.ts'
 import { Transfers } from './transfers.ts'
 
 /** Who an engine obeys, and how it answers. */
@@ -64,6 +65,7 @@ export class Engine {
   #batching = false
   #lastWasPrefill = false
   #reporting = false
+  #reports = 0
   /** What arrived while it hung, in order. */
   #unheard: (() => void)[] = []
 
@@ -195,7 +197,7 @@ export class Engine {
     const prompt = JSON.parse(Buffer.from(start.prepared).toString('utf8')) as Prompt
     const room = { granted: start.grantGranules * this.#device.memory.granule, context: this.shape.capabilities.contextTokens }
     const attempt = new Attempt(start, prompt, resident, room, this.#world.texts, this.#world.events.nowUs)
-    if (start.replay === 'plain' && start.recomputeTokens > 0) this.#world.oracle.plain(start.call)
+    if (start.replay === 'plain' && isFedAgain(start)) this.#world.oracle.plain(start.call)
     this.#attempts.set(start.call, attempt)
     this.#reportSoon()
     if (attempt.done) return this.#finish(attempt)
@@ -240,10 +242,10 @@ export class Engine {
     const record = Buffer.from(JSON.stringify(attempt.record()))
     const report = attempt.report()
     const outcome = { record, promptTokens, outputTokens: report.outputTokens, cachedTokens: Math.min(start.keepTokens, promptTokens) }
-    const resume = start.recomputeTokens === 0 ? 'none' : start.replay === 'exact' ? 'exact' : 'recomputed'
+    const resume = !isFedAgain(start) ? 'none' : start.replay === 'exact' ? 'exact' : 'recomputed'
     const end = {
       finish, report, resume, parts: attempt.parts(this.#world.events.nowUs), spans: attempt.spans(), toolEffect: 'read',
-      toolCalls: finish === 'tool_calls' ? [{ id: toolCallOf(start.call), name: 'search' }] : [],
+      toolCalls: finish === 'tool_calls' ? [{ id: toolCallOf(start.call), name: attempt.tool }] : [],
     } as const
     this.#drop(attempt, attempt.kv.tokens)
     this.#device.mark(start.state, start.epoch)
@@ -312,7 +314,7 @@ export class Engine {
     if (link === null) return
     for (const attempt of this.#attempts.values()) this.#flush(attempt)
     const calls = [...this.#attempts.values()].map((attempt) => ({ ...ofAttempt(attempt.start), report: attempt.report() }))
-    link.say('progress', false, (sink) => sink.input({ kind: 'progress', engine: id, reign: link.reign, speeds: null, calls }))
+    link.say('progress', false, (sink) => sink.input({ kind: 'progress', engine: id, reign: link.reign, speeds: (this.#reports += 1) % SPEEDS_EVERY === 0 ? this.shape.speeds : null, calls }))
   }
 
   /** What it said since the last time, as one chunk. */
@@ -391,7 +393,11 @@ export class Engine {
   }
 }
 
-export const toolCallOf = (call: string): string => `tool_${call}`
+/** Reports of progress from one that says how fast it is to the next. */
+const SPEEDS_EVERY = 50
+
+/** What was fed before is fed once more, or what was shown. */
+const isFedAgain = ({ recomputeTokens, forced }: StartCommand): boolean => recomputeTokens > 0 || forced.length > 0
 
 const ofAttempt = ({ call, attempt, epoch }: StartCommand): { call: StartCommand['call']; attempt: number; epoch: number } => ({ call, attempt, epoch })
 

@@ -11,11 +11,16 @@ const RATES = {
   'client.hangUp': 40_000,
   'client.duplicate': 40_000,
   'client.cancel': 20_000,
+  'client.cancelCall': 40_000,
+  'client.cancelThread': 20_000,
   // agents, at each wait for a tool
   'tool.never': 15_000,
   'tool.timeout': 30_000,
   'tool.twice': 30_000,
   'tool.late': 15_000,
+  'client.forgets': 30_000,
+  // agents, at each node of a graph that is no call
+  'tool.fails': 100_000,
   // agents, at each arrival
   'agents.burst': 60_000,
   // each engine, each second

@@ -3,12 +3,12 @@
  * timers of what is over, images and bodies nobody can ask for. Keeps invariants 9 and 11 to the last byte. The file of an
  * image that an engine wrote when it was long declared dead is nobody's: it goes at the next start.
  */
-import type { Agent } from './agent.ts'
+import type { Runner } from './agent.ts'
 import type { ControlPlane } from './control.ts'
 import type { Engine } from './engine.ts'
 
 interface Healed {
-  readonly agents: readonly Agent[]
+  readonly agents: readonly Runner[]
   readonly control: ControlPlane
   readonly engines: readonly Engine[]
 }

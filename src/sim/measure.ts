@@ -8,17 +8,19 @@ import type { Tokens } from '../core/units.ts'
 import type { Measurement, MeasureRequest } from '../driver/ports.ts'
 import type { CallRecord, Prompt } from './attempt.ts'
 import { addRun, commonTokens, cutRuns, digestOf, fedDigest, sampled, tokensOf, type Piece, type Run, type Texts } from './content.ts'
+import type { Tool } from './tool.ts'
 
 /** What a client sends: the conversation, and what its model would do next. */
 export interface Body {
   readonly pieces: readonly Piece[]
   readonly says: Tokens
   readonly then: 'tool' | 'end'
+  readonly tool: Tool
   readonly seed: number
 }
 
 export function measured(texts: Texts, oracle: Oracle, contextTokens: Tokens, { call, body, records }: MeasureRequest): Measurement {
-  const { pieces, says, then, seed } = JSON.parse(body) as Body
+  const { pieces, says, then, tool, seed } = JSON.parse(body) as Body
   const promptTokens = tokensOf(pieces)
   if (promptTokens >= contextTokens) {
     return { ok: false, code: 'context_too_long', why: `the prompt has ${promptTokens} tokens and the context ${contextTokens}` }
@@ -32,7 +34,7 @@ export function measured(texts: Texts, oracle: Oracle, contextTokens: Tokens, { 
   const runs = matched === null ? [] : cutRuns(matched.fed, matched.tokens)
   addRun(runs, 'prefilled', promptTokens - tokensOf(runs))
   oracle.measured(call, seed, pieces, runs)
-  const prompt: Prompt = { pieces, runs, says, then }
+  const prompt: Prompt = { pieces, runs, says, then, tool }
   return {
     ok: true, prepared: Buffer.from(JSON.stringify(prompt)), promptTokens, renderingWon: null,
     matched: matched === null ? null : { record: matched.record, tokens: matched.tokens },

@@ -8,6 +8,7 @@ import { Chance } from './chance.ts'
 import { allFaults, type FaultPlan } from './faults.ts'
 import type { PlanSize } from './plan.ts'
 import { lanes, paged, type Shape } from './shape.ts'
+import { HUMAN_TOOLS, TOOL_EFFECTS } from './tool.ts'
 
 export type EngineKind = Shape['kind']
 
@@ -48,16 +49,26 @@ export function settingsOf({ seed, steps, faults = allFaults(), order, residency
     agentsAtOnce: chance.between(4, 14), storeFailure: chance.pick(['pass', 'refuse'] as const),
     placement: drawnOf(chance, PLACEMENT_NAMES), hostImages: chance.between(1, 20), snapshotEveryFacts: chance.pick([0, 200, 1_000]), grantTokens: chance.pick([4, 16, 64]),
   }
+  const times = drawnTimes(chance)
   return {
     seed, steps, faults, engines: engines ?? drawn.engines, agents: null, agentsAtOnce: drawn.agentsAtOnce,
     size: { callsMax: 6, givenMax: 80, saysMax: 40, waitMaxUs: seconds(8) },
     core: {
       order: order ?? drawn.order, residency: residency ?? drawn.residency, placement: drawn.placement, hostBytesMax: drawn.hostImages * 100_000, grantTokens: drawn.grantTokens,
-      callsOpenMax: 40, programsMax: 60, programIdleUs: seconds(20), interruptMaxUs: seconds(40), sessionRetentionUs: seconds(40), sessionStatesMax: 2,
+      ...times, callsOpenMax: 40, programsMax: 60, programIdleUs: seconds(20), interruptMaxUs: seconds(40), sessionRetentionUs: seconds(40), sessionStatesMax: 2,
+      toolEffects: TOOL_EFFECTS, humanTools: HUMAN_TOOLS,
     },
     storeFailure: drawn.storeFailure, snapshotEveryFacts: drawn.snapshotEveryFacts, checkEveryTurns: 1, healUs: seconds(1_800),
   }
 }
+
+/** What bends an order, and how soon: what takes minutes in earnest happens here within a run. */
+const drawnTimes = (chance: Chance): Partial<CoreConfig> => ({
+  agingUs: chance.pick([0, seconds(1), seconds(5), seconds(300)]), reserveAfterUs: chance.pick([200_000, seconds(2), seconds(10)]),
+  promoteRatio: chance.pick([1, 5, 100]), levelQuantumUs: chance.pick([50_000, 400_000, seconds(1)]), preemptGapUs: chance.pick([100_000, seconds(1), seconds(10)]),
+  preemptionRestUs: chance.pick([0, seconds(1)]), boostConfidencePpmMin: chance.pick([0, 300_000, 600_000]), tenantWeights: chance.pick([{}, { a: 3 }]),
+  joint: chance.pick([null, null, null, null, null, null, null, null, 'entracte', 'engine-own']), exactResume: !chance.hit(100_000),
+})
 
 const drawnOf = <T>(chance: Chance, list: readonly T[]): T => list[chance.below(list.length)] as T
 

@@ -5,7 +5,7 @@
 import { CORE_DEFAULTS, type CoreConfig } from '../core/config.ts'
 import { engineId } from '../core/ids.ts'
 import { seconds, type Us } from '../core/units.ts'
-import { Agent } from './agent.ts'
+import { Agent, type Runner } from './agent.ts'
 import { Texts } from './content.ts'
 import { ControlPlane } from './control.ts'
 import { Engine } from './engine.ts'
@@ -51,14 +51,15 @@ export async function throughput(arrivals: readonly Arrival[], engineCount: numb
   })
   control.begin()
   const ends: Record<string, number> = {}
-  const ended = ({ outcome }: Agent): void => {
+  const ended = ({ outcome }: Runner): void => {
     live -= 1
     const end = outcome ?? 'under way'
     ends[end] = (ends[end] ?? 0) + 1
   }
   for (const { atUs, plan } of arrivals) {
     events.at(beganUs + atUs, () => new Agent({
-      events, faults, texts, oracle, seed, interruptMaxUs: CORE_DEFAULTS.interruptMaxUs, current: () => control.current, wrong: stop, ended,
+      events, faults, texts, oracle, seed, interruptMaxUs: CORE_DEFAULTS.interruptMaxUs, current: () => control.current, wrong: (_, why) => stop(why), ended,
+      begin: () => stop('no program of a trace has a sub-agent'),
     }, plan).begin())
   }
   for (let told = 0; live > 0 && await events.happen();) {

@@ -10,17 +10,19 @@ import { createHash } from 'node:crypto'
 import { InvariantError } from '../core/assert.ts'
 import { engineId } from '../core/ids.ts'
 import { checkHistory, noHistory } from '../core/invariants/history.ts'
-import { checkNobodyIsStuck } from '../core/invariants/waiting.ts'
+import { checkNobodyIsStuck, checkWaiting } from '../core/invariants/waiting.ts'
 import { SECOND_US, type Us } from '../core/units.ts'
 import type { EngineCommand } from '../driver/ports.ts'
-import { Agent } from './agent.ts'
-import { Chance } from './chance.ts'
+import { Agent, type AgentWorld, type Runner } from './agent.ts'
+import { Chance, hashOf, PPM } from './chance.ts'
 import { Texts } from './content.ts'
 import { ControlPlane, type Life } from './control.ts'
 import type { Line } from './disk.ts'
 import { Engine } from './engine.ts'
 import { Events } from './events.ts'
 import { Faults, type FaultName, type Occurrence } from './faults.ts'
+import { GraphAgent } from './graph-agent.ts'
+import { generatedGraph, type GraphPlan } from './graph-plan.ts'
 import type { Images } from './images.ts'
 import { Oracle } from './measure.ts'
 import { generatedPlan, type ProgramPlan } from './plan.ts'
@@ -60,6 +62,8 @@ interface Watching {
 
 /** How often the large faults have their chance. */
 const TICK_US = SECOND_US
+/** Agents that report a graph; the others work in chains. */
+const GRAPH_PPM = 250_000
 
 export class World {
   readonly events = new Events()
@@ -67,7 +71,7 @@ export class World {
   readonly control: ControlPlane
   readonly engines: readonly Engine[]
   readonly images: Images = new Map()
-  readonly agents: Agent[] = []
+  readonly agents: Runner[] = []
   steps = 0
   facts = 0
   failure: Failure | null = null
@@ -79,8 +83,10 @@ export class World {
   readonly #digest = createHash('sha256')
   readonly #chance: Chance
   #planned = 0
+  /** Agents by number; their sub-agents come with them. */
+  readonly #arrived: number[] = []
+  #healedUs: Us | null = null
   #live = 0
-  #healed = false
 
   constructor(settings: Settings, { tell = null, planted = (command) => command }: Watching = {}) {
     const { seed } = settings
@@ -123,7 +129,7 @@ export class World {
   // ---------------------------------------------------------------- the second part
 
   async #heal(): Promise<void> {
-    this.#healed = true
+    this.#healedUs = this.events.nowUs
     this.faults.heal()
     const byUs = this.events.nowUs + this.#settings.healUs
     while (this.failure === null) {
@@ -144,26 +150,38 @@ export class World {
 
   #arriveSoon(): void {
     this.events.after(this.#chance.tail(20_000, 2_000_000), () => {
-      if (this.#healed) return
+      if (this.#healedUs !== null) return
       const burst = this.faults.at('agents.burst', 'agents')
       const count = burst?.between(3, 12) ?? 1
       for (let one = 0; one < count; one += 1) {
         this.#planned += 1
-        if (burst !== null || this.#live < this.#settings.agentsAtOnce) this.#arrive(generatedPlan(this.#settings.seed, this.#planned, this.#settings.size))
+        if (burst !== null || this.#live < this.#settings.agentsAtOnce) this.#arrive(this.#planned)
       }
       this.#arriveSoon()
     })
   }
 
-  #arrive(plan: ProgramPlan): void {
-    if (this.#settings.agents !== null && !this.#settings.agents.includes(plan.number)) return
-    const agent = new Agent({
+  #arrive(number: number): void {
+    const { seed, size, agents } = this.#settings
+    if (agents !== null && !agents.includes(number)) return
+    this.#arrived.push(number)
+    const isGraph = hashOf(seed, `kind of ${number}`) % PPM < GRAPH_PPM
+    this.#begin(isGraph ? generatedGraph(seed, number, size) : generatedPlan(seed, number, size), () => undefined)
+  }
+
+  #begin(plan: ProgramPlan | GraphPlan, ended: () => void): void {
+    const world: AgentWorld = {
       events: this.events, faults: this.faults, texts: this.#texts, oracle: this.#oracle, seed: this.#settings.seed,
       interruptMaxUs: coreConfigOf(this.#settings).interruptMaxUs,
       current: () => this.control.current,
-      wrong: (why) => this.#fail(10, why),
-      ended: () => { this.#live -= 1 },
-    }, plan)
+      wrong: (invariant, why) => this.#fail(invariant, why),
+      ended: () => {
+        this.#live -= 1
+        ended()
+      },
+      begin: (sub, done) => this.#begin(sub, done),
+    }
+    const agent = plan.kind === 'graph' ? new GraphAgent(world, plan) : new Agent(world, plan)
     this.agents.push(agent)
     this.#live += 1
     agent.begin()
@@ -173,7 +191,7 @@ export class World {
 
   #tickSoon(): void {
     this.events.after(TICK_US, () => {
-      if (this.#healed) return
+      if (this.#healedUs !== null) return
       for (const engine of this.engines) this.#disturbEngine(engine)
       this.#disturbControl()
       this.#tickSoon()
@@ -226,7 +244,9 @@ export class World {
     this.facts += facts.length
     this.#digest.update(facts.map(({ text }) => `${life.number} ${text}\n`).join(''))
     if (this.#tell !== null) for (const { text } of facts) this.#tell(`${this.events.nowUs} life ${life.number} ${text}`)
-    checkNobodyIsStuck(life.driver.core)
+    const { core } = life.driver
+    checkNobodyIsStuck(core)
+    if (this.#healedUs !== null && this.events.nowUs > this.#healedUs + WAIT_US_MAX) checkWaiting(core, core.nowUs, WAIT_US_MAX)
   }
 
   /** The log is one history, whoever wrote it. */
@@ -256,7 +276,7 @@ export class World {
     this.#digest.update(`${this.steps} ${this.facts} ${this.#oracle.compared} ${JSON.stringify(agents)} ${this.failure?.what ?? ''}`)
     return {
       failure: this.failure, steps: this.steps, events: this.events.count, virtualUs: this.events.nowUs, facts: this.facts, agents,
-      agentNumbers: this.agents.map(({ plan }) => plan.number), faults: this.faults.came, faultCounts: Object.fromEntries(this.faults.counts),
+      agentNumbers: this.#arrived, faults: this.faults.came, faultCounts: Object.fromEntries(this.faults.counts),
       tokensCompared: this.#oracle.compared, refusals: this.engines.reduce((sum, { refusals }) => sum + refusals, 0),
       digest: this.#digest.digest('hex').slice(0, 32),
     }
@@ -266,6 +286,11 @@ export class World {
 const brief = (command: EngineCommand): string => JSON.stringify(command, (key, value: unknown) => (key === 'body' || key === 'prepared' || key === 'forced' ? undefined : value))
 
 const PROGRESS_STEPS = 1_000
+/**
+ * Where nothing goes wrong no ready call waits longer (invariant 13). The load: at most `callsOpenMax` calls, 40, of about 2 s
+ * each on an engine that runs four, and as many again that come while they wait; two and a half times what that takes.
+ */
+const WAIT_US_MAX = 100 * SECOND_US
 /** A world in which little happens is healed all the same, after so much time a step and for so many steps more. */
 const STEP_US_MAX = 500_000
 const QUIET_STEPS = 50
