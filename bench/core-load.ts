@@ -196,7 +196,7 @@ export class CoreLoad {
     for (const running of calls) running.outputTokens += 8
     return {
       kind: 'progress', engine: of.engine, reign: 1, speeds: null,
-      calls: calls.map((running) => ({ call: running.call, attempt: running.attempt, epoch: 1, report: this.#report(running) })),
+      calls: calls.map((running) => ({ call: running.call, attempt: running.attempt, run: 0, epoch: 1, report: this.#report(running) })),
     }
   }
 
@@ -206,7 +206,7 @@ export class CoreLoad {
     const running = take(this.#running, this.#draws.unit())
     if (running === null) return null
     running.outputTokens += 8
-    const from = { engine: running.engine, reign: 1, call: running.call, attempt: running.attempt, epoch: 1 }
+    const from = { engine: running.engine, reign: 1, call: running.call, attempt: running.attempt, run: 0, epoch: 1 }
     const report = this.#report(running)
     const tool = this.#draws.unit() < 0.7
     return {
@@ -223,7 +223,7 @@ export class CoreLoad {
     const index = this.#running.findIndex(({ pausing }) => pausing)
     const [running] = index < 0 ? [] : this.#running.splice(index, 1)
     if (running === undefined) return null
-    return { kind: 'paused', engine: running.engine, reign: 1, call: running.call, attempt: running.attempt, epoch: 1, report: this.#report(running) }
+    return { kind: 'paused', engine: running.engine, reign: 1, call: running.call, attempt: running.attempt, run: 0, epoch: 1, report: this.#report(running) }
   }
 
   #moved(): Input | null {

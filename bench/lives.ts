@@ -66,7 +66,7 @@ export class Lives {
     const prompt = life.tokens + 200
     const matched = life.last === null ? null : { record: life.last, tokens: life.tokens }
     this.#feed({ kind: 'measured', call, promptTokens: prompt, matched, renderingWon: null })
-    const from: FromAttempt = { engine: ENGINE, reign: 1, call, attempt: 1, epoch: 1 }
+    const from: FromAttempt = { engine: ENGINE, reign: 1, call, attempt: 1, run: 0, epoch: 1 }
     const report = (outputTokens: number): AttemptReport => ({
       service: { ...emptyLedger(), useful: { residentUs: outputTokens * 20_000, workUs: outputTokens * 9_000 } },
       tailPrefilled: 200, tailDecoded: outputTokens - 1, outputTokens, recomputedTokens: 0,

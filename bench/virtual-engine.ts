@@ -29,6 +29,7 @@ export const speedsOf = (speeds: VirtualSpeeds): EngineSpeeds => ({
 export interface Attempt {
   readonly call: CallId
   readonly attempt: number
+  readonly run: number
   readonly epoch: number
   /** To be read; of these the first `recomputeTokens` for a second time. */
   readonly readTokens: Tokens

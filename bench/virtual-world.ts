@@ -232,7 +232,7 @@ export class VirtualWorld {
     const unread = Math.max(0, promptTailTokens - heldTokens)
     const freshTokens = forcedTokens > 0 ? 0 : Math.max(1, Math.min(unread, call.newTokens))
     return {
-      call: id, attempt, epoch: this.core.calls.get(id)?.epoch ?? 0, readTokens: recomputeTokens + freshTokens, recomputeTokens,
+      call: id, attempt, run: this.core.calls.get(id)?.preemptions ?? 0, epoch: this.core.calls.get(id)?.epoch ?? 0, readTokens: recomputeTokens + freshTokens, recomputeTokens,
       tailTokens: Math.max(0, keepTokens - baseTokens), promptTailTokens, madeTokens: forcedTokens,
       outputTokens: Math.max(1, call.outputTokens, forcedTokens + 1),
     }
@@ -248,11 +248,11 @@ export class VirtualWorld {
 
   #hear(said: Said): void {
     if (said.kind === 'progress') {
-      const calls = said.calls.map(({ of: { call, attempt, epoch }, report }) => ({ call, attempt, epoch, report }))
+      const calls = said.calls.map(({ of: { call, attempt, run, epoch }, report }) => ({ call, attempt, run, epoch, report }))
       return this.#soon({ kind: 'progress', engine: engineId(this.#shape.engine), reign: this.core.reign, speeds: null, calls })
     }
-    const { of: { call, attempt, epoch }, report } = said
-    const from: FromAttempt = { engine: engineId(this.#shape.engine), reign: this.core.reign, call, attempt, epoch }
+    const { of: { call, attempt, run, epoch }, report } = said
+    const from: FromAttempt = { engine: engineId(this.#shape.engine), reign: this.core.reign, call, attempt, run, epoch }
     if (said.kind === 'paused') return this.#soon({ kind: 'paused', ...from, report })
     this.#feed(this.#finished(from, said))
     const { agent, planned } = this.#openCall(call)

@@ -12,6 +12,7 @@ export const MUTANTS: readonly Mutant[] = [
   ...of('core/call', [
     [3, 'the epoch of a result is not checked', 'from.epoch !== must(d.core.programs, call.program).epoch', 'false'],
     [3, 'the attempt of a result is not checked', 'from.attempt !== call.attempt', 'false'],
+    [3, 'the run of a result is not checked', 'from.run !== call.preemptions', 'false'],
     [15, 'the reign of a result is not checked', ': from.reign !== d.core.reign ?', ': false ?'],
     [15, 'progress of an old reign is charged', 'if (input.reign !== d.core.reign)\n        return ignore(d, \'progress\'', 'if (false)\n        return ignore(d, \'progress\''],
     [1, 'a late result of a call that is over is accepted', "call.stage.kind !== 'running' && call.stage.kind !== 'pausing' ?", 'false ?'],

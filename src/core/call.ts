@@ -78,6 +78,7 @@ function speaker(d: Deciding, from: FromAttempt, input: string): Call | null {
     : from.reign !== d.core.reign ? `reign ${from.reign}, now ${d.core.reign}`
     : from.epoch !== must(d.core.programs, call.program).epoch ? `epoch ${from.epoch} is over`
     : from.attempt !== call.attempt ? `attempt ${from.attempt}, now ${call.attempt}`
+    : from.run !== call.preemptions ? `run ${from.run} of the attempt, now ${call.preemptions}`
     : call.stage.kind !== 'running' && call.stage.kind !== 'pausing' ? `the call is ${call.stage.kind}`
     : call.stage.engine !== from.engine ? `it runs on ${call.stage.engine}`
     : null
@@ -91,8 +92,8 @@ export function progress(d: Deciding, input: Progress): void {
   const engine = d.core.engines.get(input.engine)
   if (engine?.stage !== 'joined') return ignore(d, 'progress', input.engine, engine === undefined ? 'there is no such engine' : 'the engine is lost')
   if (input.speeds !== null) d.emit({ kind: 'engine.progress', engine: engine.id, speeds: input.speeds })
-  for (const { call: id, attempt, epoch, report } of input.calls) {
-    const call = speaker(d, { call: id, attempt, epoch, engine: input.engine, reign: input.reign }, 'progress')
+  for (const { call: id, attempt, run, epoch, report } of input.calls) {
+    const call = speaker(d, { call: id, attempt, run, epoch, engine: input.engine, reign: input.reign }, 'progress')
     if (call === null) continue
     d.emit({ kind: 'call.progressed', call: call.id, attempt: call.attempt, report })
     demote(d, call)
@@ -109,7 +110,6 @@ function demote(d: Deciding, call: Call): void {
 export function paused(d: Deciding, input: Paused): void {
   const call = speaker(d, input, 'paused')
   if (call === null) return
-  // An attempt goes on under its number: what was said of an earlier pause may come again, late.
   if (call.stage.kind !== 'pausing') return ignore(d, 'paused', input.call, 'it was not told to pause')
   const state = stateOf(d.core, call)
   const whole = input.report.recomputedTokens >= call.recomputeDue

@@ -152,6 +152,8 @@ interface FromEngine {
 export interface FromAttempt extends FromEngine {
   readonly call: CallId
   readonly attempt: number
+  /** Which run of the attempt: how often its call had been paused before it began. */
+  readonly run: number
   readonly epoch: number
 }
 
@@ -169,7 +171,7 @@ export interface Progress extends FromEngine {
   readonly kind: 'progress'
   readonly speeds: EngineSpeeds | null
   readonly calls: readonly {
-    readonly call: CallId; readonly attempt: number; readonly epoch: number; readonly report: AttemptReport
+    readonly call: CallId; readonly attempt: number; readonly run: number; readonly epoch: number; readonly report: AttemptReport
   }[]
 }
 

@@ -51,8 +51,8 @@ export function refuseMalformed(d: Deciding, input: Input, why: string): void {
       return measureFailed(d, { kind: 'measureFailed', call: input.call, code: 'internal', why: `its measurement makes no sense: ${why}` })
     case 'finished':
     case 'paused': {
-      const { engine, reign, call, attempt, epoch } = input
-      return attemptFailed(d, { kind: 'attemptFailed', engine, reign, call, attempt, epoch, retryable: true, why: `its report makes no sense: ${why}` })
+      const { engine, reign, call, attempt, run, epoch } = input
+      return attemptFailed(d, { kind: 'attemptFailed', engine, reign, call, attempt, run, epoch, retryable: true, why: `its report makes no sense: ${why}` })
     }
     case 'moveDone': {
       const { engine, reign, move } = input

@@ -259,6 +259,7 @@ export interface Call {
   ledger: Ledger
   /** When it first was told to run; null before. */
   startedUs: Us | null
+  /** Times it was paused; with the attempt, the number of the run that engines answer for. */
   preemptions: number
   /** Its place among ready calls, by the order policy: level, then tie, then `seq`. Smaller is better. */
   level: number

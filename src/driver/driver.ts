@@ -239,7 +239,7 @@ export class Driver implements Gateway {
     if (this.#streams.chunk(chunk)) return
     const call = this.core.calls.get(chunk.call)
     if (call?.stage.kind !== 'running') return
-    const from = { engine: call.stage.engine, reign: this.core.reign, call: call.id, attempt: chunk.attempt, epoch: call.epoch }
+    const from = { engine: call.stage.engine, reign: this.core.reign, call: call.id, attempt: chunk.attempt, run: call.preemptions, epoch: call.epoch }
     this.post({ kind: 'attemptFailed', ...from, retryable: true, why: 'the engine left out output tokens' })
   }
 

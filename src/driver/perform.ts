@@ -181,12 +181,12 @@ export class Performer {
     const body = this.#ports.bodies.get(bodyOf(call.id))
     const prepared = this.#ports.bodies.get(preparedOf(call.id))
     if (body === null || prepared === null) {
-      const from = { engine: fact.engine, reign: this.#core.reign, call: call.id, attempt: fact.attempt, epoch: call.epoch }
+      const from = { engine: fact.engine, reign: this.#core.reign, call: call.id, attempt: fact.attempt, run: call.preemptions, epoch: call.epoch }
       return this.#post({ kind: 'attemptFailed', ...from, retryable: false, why: 'its body is no longer kept' })
     }
     this.#running.set(call.id, { engine: fact.engine, attempt: fact.attempt })
     this.#tell(fact.engine, {
-      kind: 'start', call: call.id, attempt: fact.attempt, epoch: call.epoch, state: fact.state,
+      kind: 'start', call: call.id, attempt: fact.attempt, run: call.preemptions, epoch: call.epoch, state: fact.state,
       body: Buffer.from(body).toString('utf8'), prepared, baseTokens: fact.baseTokens, keepTokens: fact.keepTokens,
       recomputeTokens: fact.recomputeTokens, replay: fact.replay, forced: [...this.#streams.tokens(call.id)], seed: call.seed,
       maxTokens: call.maxTokens, rank: fact.rank, grantGranules: fact.granules,

@@ -85,6 +85,8 @@ export interface StartCommand {
   readonly kind: 'start'
   readonly call: CallId
   readonly attempt: number
+  /** What is said of it carries it back: an attempt that was paused goes on under its number, in another run. */
+  readonly run: number
   readonly epoch: number
   readonly state: StateId
   readonly body: string

@@ -18,6 +18,7 @@ import type { EngineSink, Outcome, StartCommand, StreamPart } from '../driver/po
 export interface Attempt {
   readonly call: CallId
   readonly attempt: number
+  readonly run: number
   readonly epoch: number
   /** Index of the output token that comes next. */
   nextIndex: number
@@ -93,8 +94,8 @@ export class EngineReports {
       this.refuse(start, `${start.call} runs already, as attempt ${running.attempt}`, false)
       return null
     }
-    const { call, attempt, epoch, forced } = start
-    const begun: Attempt = { call, attempt, epoch, nextIndex: forced.length, shown: forced.length > 0 }
+    const { call, attempt, run, epoch, forced } = start
+    const begun: Attempt = { call, attempt, run, epoch, nextIndex: forced.length, shown: forced.length > 0 }
     this.#attempts.set(call, begun)
     return begun
   }
@@ -129,7 +130,7 @@ export class EngineReports {
 
   progress(speeds: EngineSpeeds | null, reports: readonly Report[]): void {
     const calls = reports.filter(({ attempt }) => this.#isLive(attempt))
-      .map(({ attempt: { call, attempt, epoch }, report }) => ({ call, attempt, epoch, report }))
+      .map(({ attempt: { call, attempt, run, epoch }, report }) => ({ call, attempt, run, epoch, report }))
     if (!this.#joined || (speeds === null && calls.length === 0)) return
     this.#sink?.input({ kind: 'progress', ...this.#from(), speeds, calls })
   }
@@ -184,8 +185,8 @@ export class EngineReports {
     return { engine: this.engine, reign: this.#reign }
   }
 
-  #of({ call, attempt, epoch }: Pick<Attempt, 'call' | 'attempt' | 'epoch'>): FromAttempt {
-    return { ...this.#from(), call, attempt, epoch }
+  #of({ call, attempt, run, epoch }: Pick<Attempt, 'call' | 'attempt' | 'run' | 'epoch'>): FromAttempt {
+    return { ...this.#from(), call, attempt, run, epoch }
   }
 
   #later(say: (sink: EngineSink) => void): void {

@@ -328,7 +328,7 @@ export class Engine {
     this.#link?.say(call, true, (sink) => sink.chunk({ call, attempt: number, index, tokens, parts }))
   }
 
-  #say(start: StartCommand, say: (sink: EngineSink, from: { engine: EngineId; reign: number; call: StartCommand['call']; attempt: number; epoch: number }) => void): void {
+  #say(start: StartCommand, say: (sink: EngineSink, from: { engine: EngineId; reign: number; call: StartCommand['call']; attempt: number; run: number; epoch: number }) => void): void {
     const link = this.#link
     if (link === null) return
     const from = { engine: this.id, reign: link.reign, ...ofAttempt(start) }
@@ -399,7 +399,7 @@ const SPEEDS_EVERY = 50
 /** What was fed before is fed once more, or what was shown. */
 const isFedAgain = ({ recomputeTokens, forced }: StartCommand): boolean => recomputeTokens > 0 || forced.length > 0
 
-const ofAttempt = ({ call, attempt, epoch }: StartCommand): { call: StartCommand['call']; attempt: number; epoch: number } => ({ call, attempt, epoch })
+const ofAttempt = ({ call, attempt, run, epoch }: StartCommand): { call: StartCommand['call']; attempt: number; run: number; epoch: number } => ({ call, attempt, run, epoch })
 
 /** A batch's time, divided over its members by what each costs; they sum to it to the microsecond. */
 function charge(members: readonly Member[], us: Us): void {

@@ -68,8 +68,8 @@ export class SimPort implements EnginePort {
     const from = { engine: this.id, reign: this.#reign }
     this.#world.events.after(1, () => this.#world.receive(() => {
       if (command.kind === 'start') {
-        const { call, attempt, epoch } = command
-        this.#sink?.input({ kind: 'attemptFailed', ...from, call, attempt, epoch, why, retryable: true })
+        const { call, attempt, run, epoch } = command
+        this.#sink?.input({ kind: 'attemptFailed', ...from, call, attempt, run, epoch, why, retryable: true })
       } else if ('move' in command) this.#sink?.input({ kind: 'moveFailed', ...from, move: command.move, why, sourceLost: false })
     }))
   }

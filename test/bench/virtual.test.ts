@@ -15,7 +15,7 @@ import { Draw } from '../../src/eval/draw.ts'
 import type { TraceNode } from '../../src/eval/traces.ts'
 
 const ATTEMPT: Attempt = {
-  call: callId('a'), attempt: 1, epoch: 0, readTokens: 1_000, recomputeTokens: 0, tailTokens: 0, promptTailTokens: 1_000, madeTokens: 0, outputTokens: 11,
+  call: callId('a'), attempt: 1, run: 0, epoch: 0, readTokens: 1_000, recomputeTokens: 0, tailTokens: 0, promptTailTokens: 1_000, madeTokens: 0, outputTokens: 11,
 }
 const call = (parents: readonly number[], promptTokens = 100, newTokens = promptTokens, outputTokens = 10): TraceNode => ({ kind: 'call', parents, promptTokens, newTokens, outputTokens })
 const tool = (parents: readonly number[]): TraceNode => ({ kind: 'tool', parents, tool: 'x', waitUs: 1_000 })

@@ -22,7 +22,7 @@ function ignored(at: World, input: Input, why: RegExp): void {
   assert.equal(timeless(at), before)
 }
 
-const from = (call: CallId, attempt: number, reign = 1, engine = E0) => ({ engine, reign, call, attempt, epoch: 1 })
+const from = (call: CallId, attempt: number, reign = 1, engine = E0) => ({ engine, reign, call, attempt, run: 0, epoch: 1 })
 const finished = (call: CallId, attempt: number, reign = 1, engine = E0): Input => ({
   kind: 'finished', ...from(call, attempt, reign, engine), finish: 'stop', report: REPORT, parts: { waitUs: 0, recomputeUs: 0, prefillUs: 1, decodeUs: 1 },
   spans: [{ tokens: 60, origin: 'prefilled', digest: 'a' }], toolCalls: [], toolEffect: 'read', resume: 'none',
@@ -54,7 +54,7 @@ test('a word of an older reign changes nothing, whoever says it and whatever it 
   ignored(at, finished(call, 1, old), /reign 0, now 1/)
   ignored(at, { kind: 'paused', ...from(call, 1, old), report: REPORT }, /reign 0, now 1/)
   ignored(at, { kind: 'attemptFailed', ...from(call, 1, old), why: 'x', retryable: true }, /reign 0, now 1/)
-  ignored(at, { kind: 'progress', engine: E0, reign: old, speeds: null, calls: [{ call, attempt: 1, epoch: 1, report: REPORT }] }, /reign 0, now 1/)
+  ignored(at, { kind: 'progress', engine: E0, reign: old, speeds: null, calls: [{ call, attempt: 1, run: 0, epoch: 1, report: REPORT }] }, /reign 0, now 1/)
   ignored(at, { kind: 'moveDone', engine: E0, reign: old, move, bytes: 1, digest: 'x', copyUs: 1 }, /reign 0, now 1/)
   ignored(at, { kind: 'moveFailed', engine: E0, reign: old, move, why: 'x', sourceLost: true }, /reign 0, now 1/)
   ignored(at, { kind: 'engineLost', engine: E0, reign: old, why: 'x' }, /reign 0, now 1/)

@@ -64,10 +64,10 @@ export class GraphWorld extends World {
 
   /** It fed what it was told and 10 tokens more. */
   end(call: CallId, more: Partial<Finished> = {}): Logged[] {
-    const { epoch, attempt } = this.core.calls.get(call) ?? { epoch: 1, attempt: 1 }
+    const { epoch, attempt, preemptions: run } = this.core.calls.get(call) ?? { epoch: 1, attempt: 1, preemptions: 0 }
     const service = { ...emptyLedger(), useful: { residentUs: 500, workUs: 400 } }
     return this.feed({
-      kind: 'finished', engine: engineId('e0'), reign: this.core.reign, call, attempt, epoch, finish: 'stop',
+      kind: 'finished', engine: engineId('e0'), reign: this.core.reign, call, attempt, run, epoch, finish: 'stop',
       report: { service, tailPrefilled: 60, tailDecoded: 9, outputTokens: 10, recomputedTokens: 0 },
       parts: { waitUs: 0, recomputeUs: 0, prefillUs: 1, decodeUs: 1 },
       spans: [{ tokens: 60, origin: 'prefilled', digest: `${call}a` }, { tokens: 9, origin: 'decoded', digest: `${call}b` }],
@@ -76,8 +76,8 @@ export class GraphWorld extends World {
   }
 
   fail(call: CallId): Logged[] {
-    const { epoch, attempt } = this.core.calls.get(call) ?? { epoch: 1, attempt: 1 }
-    return this.feed({ kind: 'attemptFailed', engine: engineId('e0'), reign: this.core.reign, call, attempt, epoch, retryable: false, why: 'broken' })
+    const { epoch, attempt, preemptions: run } = this.core.calls.get(call) ?? { epoch: 1, attempt: 1, preemptions: 0 }
+    return this.feed({ kind: 'attemptFailed', engine: engineId('e0'), reign: this.core.reign, call, attempt, run, epoch, retryable: false, why: 'broken' })
   }
 
   /** From arrival to commit. */

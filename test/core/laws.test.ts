@@ -19,7 +19,7 @@ function withPaused(engine: Partial<Capabilities> = {}): { at: Quiet; young: Cal
   const back = at.named('old', [`tool-of-${old}`])
   at.feed({ kind: 'measured', call: back, promptTokens: 80, matched: { record: old, tokens: 69 }, renderingWon: null })
   assert.equal(at.core.calls.get(young)?.stage.kind, 'pausing')
-  at.feed({ kind: 'paused', engine: E0, reign: 1, call: young, attempt: 1, epoch: 1, report: { ...REPORT, tailDecoded: 4, outputTokens: 5 } })
+  at.feed({ kind: 'paused', engine: E0, reign: 1, call: young, attempt: 1, run: 0, epoch: 1, report: { ...REPORT, tailDecoded: 4, outputTokens: 5 } })
   copied(at)
   assert.equal(at.core.calls.get(back)?.stage.kind, 'running')
   return { at, young, back }
@@ -49,8 +49,8 @@ test('a second attempt reports from nothing, and is charged all of it', () => {
   const call = at.named('p')
   at.measure(call)
   const report = (residentUs: number) => ({ ...REPORT, service: served(residentUs) })
-  at.feed({ kind: 'progress', engine: E0, reign: 1, speeds: null, calls: [{ call, attempt: 1, epoch: 1, report: report(500) }] })
-  at.feed({ kind: 'attemptFailed', engine: E0, reign: 1, call, attempt: 1, epoch: 1, retryable: true, why: '' })
+  at.feed({ kind: 'progress', engine: E0, reign: 1, speeds: null, calls: [{ call, attempt: 1, run: 0, epoch: 1, report: report(500) }] })
+  at.feed({ kind: 'attemptFailed', engine: E0, reign: 1, call, attempt: 1, run: 0, epoch: 1, retryable: true, why: '' })
   at.end(call, { report: report(300) })
   const ledger = at.core.programs.get(at.core.calls.get(call)?.program as never)?.ledger
   assert.deepEqual([ledger?.retried.residentUs, ledger?.useful.residentUs], [500, 300])
@@ -69,8 +69,8 @@ test('what a failed attempt was served is wasted, and said to be', () => {
   const at = new Quiet(1)
   const call = at.named('p')
   at.measure(call)
-  at.feed({ kind: 'progress', engine: E0, reign: 1, speeds: null, calls: [{ call, attempt: 1, epoch: 1, report: REPORT }] })
-  at.feed({ kind: 'attemptFailed', engine: E0, reign: 1, call, attempt: 1, epoch: 1, retryable: false, why: 'no' })
+  at.feed({ kind: 'progress', engine: E0, reign: 1, speeds: null, calls: [{ call, attempt: 1, run: 0, epoch: 1, report: REPORT }] })
+  at.feed({ kind: 'attemptFailed', engine: E0, reign: 1, call, attempt: 1, run: 0, epoch: 1, retryable: false, why: 'no' })
   const { ledger } = at.core.calls.get(call) ?? {}
   assert.deepEqual([ledger?.useful.workUs, ledger?.retried.workUs], [0, 400])
 })
@@ -79,7 +79,7 @@ test('a running call is never taken to a better level by its own service', () =>
   const at = new Quiet(1, { config: { order: 'plas', levelQuantumUs: 100 } })
   const call = at.named('p')
   at.measure(call)
-  const progress = (residentUs: number) => at.feed({ kind: 'progress', engine: E0, reign: 1, speeds: null, calls: [{ call, attempt: 1, epoch: 1, report: { ...REPORT, service: served(residentUs) } }] })
+  const progress = (residentUs: number) => at.feed({ kind: 'progress', engine: E0, reign: 1, speeds: null, calls: [{ call, attempt: 1, run: 0, epoch: 1, report: { ...REPORT, service: served(residentUs) } }] })
   assert.equal(only(progress(150), 'call.demoted').length, 1)
   assert.equal(only(progress(160), 'call.demoted').length, 0)
   assert.equal(only(progress(10), 'call.demoted').length, 0)
@@ -105,7 +105,7 @@ test('KV that was half recomputed when its call was paused is not kept: it is le
   assert.equal(scheduled(at, again)?.recomputeTokens, 69)
   const back = next('old', old)
   assert.equal(at.core.calls.get(again)?.stage.kind, 'pausing')
-  at.feed({ kind: 'paused', engine: E0, reign: 1, call: again, attempt: 1, epoch: 1, report: { ...REPORT, recomputedTokens: 30, tailPrefilled: 0, tailDecoded: 0, outputTokens: 0 } })
+  at.feed({ kind: 'paused', engine: E0, reign: 1, call: again, attempt: 1, run: 0, epoch: 1, report: { ...REPORT, recomputedTokens: 30, tailPrefilled: 0, tailDecoded: 0, outputTokens: 0 } })
   at.end(back)
   const { keepTokens, recomputeTokens } = scheduled(at, again) ?? {}
   assert.deepEqual([keepTokens, recomputeTokens], [0, 69])
@@ -117,7 +117,7 @@ test('KV that was half recomputed when its attempt failed is not kept', () => {
   const next = at.named('p', [`tool-of-${first}`])
   at.feed({ kind: 'measured', call: next, promptTokens: 80, matched: { record: first, tokens: 69 }, renderingWon: null })
   assert.equal(scheduled(at, next)?.recomputeTokens, 69)
-  const facts = at.feed({ kind: 'attemptFailed', engine: E0, reign: 1, call: next, attempt: 1, epoch: 1, retryable: true, why: '' })
+  const facts = at.feed({ kind: 'attemptFailed', engine: E0, reign: 1, call: next, attempt: 1, run: 0, epoch: 1, retryable: true, why: '' })
   assert.equal(only(facts, 'kv.discarded').length, 1)
   assert.equal(scheduled(at, next)?.recomputeTokens, 69)
   assert.equal(scheduled(at, next)?.keepTokens, 0)
@@ -129,7 +129,7 @@ test('what is fed again is counted once in its State', () => {
   const fact = scheduled(at, young)
   assert.equal(fact?.recomputeTokens, 64)
   assert.deepEqual(stateOf(at, young)?.tail, { prefilled: 0, decoded: 0 })
-  at.feed({ kind: 'progress', engine: E0, reign: 1, speeds: null, calls: [{ call: young, attempt: 1, epoch: 1, report: { ...REPORT, tailPrefilled: 10, tailDecoded: 0 } }] })
+  at.feed({ kind: 'progress', engine: E0, reign: 1, speeds: null, calls: [{ call: young, attempt: 1, run: 1, epoch: 1, report: { ...REPORT, tailPrefilled: 10, tailDecoded: 0 } }] })
   assert.deepEqual(stateOf(at, young)?.tail, { prefilled: 10, decoded: 0 })
 })
 
@@ -314,7 +314,7 @@ test('recomputing what was evicted ages nobody: not the program, not its level, 
   const call = at.named('p')
   at.measure(call)
   const service = { ...emptyLedger(), recomputed: { residentUs: 90_000, workUs: 80_000 } }
-  const facts = at.feed({ kind: 'progress', engine: E0, reign: 1, speeds: null, calls: [{ call, attempt: 1, epoch: 1, report: { ...REPORT, service } }] })
+  const facts = at.feed({ kind: 'progress', engine: E0, reign: 1, speeds: null, calls: [{ call, attempt: 1, run: 0, epoch: 1, report: { ...REPORT, service } }] })
   assert.equal(only(facts, 'call.demoted').length, 0)
   const program = at.core.programs.get(at.core.calls.get(call)?.program as never)
   assert.deepEqual([program?.standing.servedUs, program?.ledger.recomputed.workUs], [0, 80_000])
@@ -369,7 +369,7 @@ test('one call at a time gives up its place on an engine, however many better on
   }
   assert.equal(only(at.log, 'call.preempted').length, 1)
   const [worst] = only(at.log, 'call.preempted').map(({ call }) => call)
-  at.feed({ kind: 'paused', engine: E0, reign: 1, call: worst ?? youngs[0] as CallId, attempt: 1, epoch: 1, report: REPORT })
+  at.feed({ kind: 'paused', engine: E0, reign: 1, call: worst ?? youngs[0] as CallId, attempt: 1, run: 0, epoch: 1, report: REPORT })
   assert.equal(only(at.log, 'call.preempted').length, 2)
 })
 

@@ -71,8 +71,8 @@ test('atlas: a chain adds up, and a branch that was there all along does not', (
 test('a call that fails has been served all the same', () => {
   const at = world('plas', { attemptsMax: 1 })
   const id = ready(at, 'p')
-  at.feed({ kind: 'progress', engine: E0, reign: 1, speeds: null, calls: [{ call: id, attempt: 1, epoch: 1, report: served(SECOND_US) }] })
-  at.feed({ kind: 'attemptFailed', engine: E0, reign: 1, call: id, attempt: 1, epoch: 1, why: 'broken', retryable: true })
+  at.feed({ kind: 'progress', engine: E0, reign: 1, speeds: null, calls: [{ call: id, attempt: 1, run: 0, epoch: 1, report: served(SECOND_US) }] })
+  at.feed({ kind: 'attemptFailed', engine: E0, reign: 1, call: id, attempt: 1, run: 0, epoch: 1, why: 'broken', retryable: true })
   assert.equal(programOf(at, 'p').standing.past.doneUs, SECOND_US)
   assert.equal(levelIn(at, ready(at, 'p')), 1)
 })
@@ -98,7 +98,7 @@ test('fcfs-program: a sub-agent\'s calls keep the place of its root', () => {
 test('the running call\'s own service takes it down, never up', () => {
   const at = world('plas')
   const id = ready(at, 'p')
-  const report = (us: number) => at.feed({ kind: 'progress', engine: E0, reign: 1, speeds: null, calls: [{ call: id, attempt: 1, epoch: 1, report: served(us) }] })
+  const report = (us: number) => at.feed({ kind: 'progress', engine: E0, reign: 1, speeds: null, calls: [{ call: id, attempt: 1, run: 0, epoch: 1, report: served(us) }] })
   assert.equal(only(report(SECOND_US - 1), 'call.demoted').length, 0)
   assert.equal(only(report(SECOND_US), 'call.demoted')[0]?.level, 1)
   assert.equal(only(report(SECOND_US), 'call.demoted').length, 0)
@@ -140,7 +140,7 @@ test('a promoted call keeps the top for a quantum of what it is served since, th
   const [stranger] = [...must(at.core.engines, E0).running]
   at.end(stranger as CallId)
   assert.equal(stageOf(at, id), 'running')
-  const report = (us: number) => at.feed({ kind: 'progress', engine: E0, reign: 1, speeds: null, calls: [{ call: id, attempt: 1, epoch: 1, report: served(us) }] })
+  const report = (us: number) => at.feed({ kind: 'progress', engine: E0, reign: 1, speeds: null, calls: [{ call: id, attempt: 1, run: 0, epoch: 1, report: served(us) }] })
   assert.equal(only(report(SECOND_US - 1), 'call.demoted').length, 0)
   assert.equal(only(report(SECOND_US), 'call.demoted')[0]?.level, 1)
 })
@@ -171,7 +171,7 @@ test('service that the program receives meanwhile moves the crossing further awa
   const waits = ready(at, 'p', 'waits')
   assert.deepEqual([stageOf(at, runs), stageOf(at, waits)], ['running', 'ready'])
   const sinceUs = at.nowUs
-  at.feed({ kind: 'progress', engine: E0, reign: 1, speeds: null, calls: [{ call: runs, attempt: 1, epoch: 1, report: served(SECOND_US) }] })
+  at.feed({ kind: 'progress', engine: E0, reign: 1, speeds: null, calls: [{ call: runs, attempt: 1, run: 0, epoch: 1, report: served(SECOND_US) }] })
   due(at, waits)
   assert.equal(levelIn(at, waits), 1)
   assert.equal(due(at, waits), sinceUs + 6 * SECOND_US)

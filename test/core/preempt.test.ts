@@ -20,14 +20,14 @@ function oldComesBack(config: WorldOptions['config'] = {}, fedTokens = 0): { at:
   done(at)
   if (fedTokens > 0) {
     const report = { ...REPORT, tailPrefilled: 60, tailDecoded: fedTokens, outputTokens: fedTokens + 1 }
-    at.feed({ kind: 'progress', engine: E0, reign: 1, speeds: null, calls: [{ call: young, attempt: 1, epoch: 1, report }] })
+    at.feed({ kind: 'progress', engine: E0, reign: 1, speeds: null, calls: [{ call: young, attempt: 1, run: 0, epoch: 1, report }] })
   }
   const back = at.named('old', [`tool-of-${old}`])
   at.feed({ kind: 'measured', call: back, promptTokens: 80, matched: { record: old, tokens: 69 }, renderingWon: null })
   return { at, young, back }
 }
 const paused = (at: Quiet, call: CallId): void => {
-  at.feed({ kind: 'paused', engine: E0, reign: 1, call, attempt: at.core.calls.get(call)?.attempt ?? 1, epoch: 1, report: REPORT })
+  at.feed({ kind: 'paused', engine: E0, reign: 1, call, attempt: at.core.calls.get(call)?.attempt ?? 1, run: 0, epoch: 1, report: REPORT })
 }
 
 test('a better call takes the place of a running one, and the fact says what that wins', () => {
@@ -65,6 +65,30 @@ test('a program of which a call gave way is left alone for the stated time, and 
   at.nowUs = timer[1]
   at.feed({ kind: 'due', timer: timer[0] })
   assert.equal(only(at.log, 'call.preempted').length, 2)
+})
+
+test('what an earlier run of an attempt said, told again in a later one, neither pauses nor charges it', () => {
+  const { at, young, back } = oldComesBack({ preemptionsMax: 9, preemptionRestUs: 0, residency: 'lru-host' })
+  paused(at, young)
+  done(at)
+  done(at)
+  at.endWithTool(back)
+  done(at)
+  done(at)
+  const call = at.core.calls.get(young)
+  assert.deepEqual([call?.stage.kind, call?.attempt], ['running', 1], 'its second run is the same attempt')
+  const again = (run: number) => ({ engine: E0, reign: 1, call: young, attempt: 1, run, epoch: 1, report: { ...REPORT, tailDecoded: 30 } })
+  const ledger = call?.ledger
+  at.feed({ kind: 'progress', engine: E0, reign: 1, speeds: null, calls: [again(0)] })
+  assert.deepEqual(call?.ledger, ledger)
+  const returns = at.named('old', [`tool-of-${back}`])
+  at.feed({ kind: 'measured', call: returns, promptTokens: 80, matched: { record: back, tokens: 69 }, renderingWon: null })
+  assert.equal(call?.stage.kind, 'pausing')
+  at.feed({ kind: 'paused', ...again(0) })
+  assert.equal(call?.stage.kind, 'pausing', 'it is the engine that says when its second run has stopped')
+  assert.deepEqual(only(at.log, 'result.ignored').map(({ why }) => why), ['run 0 of the attempt, now 1', 'run 0 of the attempt, now 1'])
+  at.feed({ kind: 'paused', ...again(1) })
+  assert.equal(call?.preemptions, 2)
 })
 
 test('a call gives way so many times at most, whatever comes', () => {

@@ -20,9 +20,9 @@ export class Quiet extends World {
   }
 
   end(call: CallId, more: Partial<Finished> = {}): Logged[] {
-    const { epoch, attempt, stage } = this.core.calls.get(call) ?? { epoch: 1, attempt: 1, stage: null }
+    const { epoch, attempt, preemptions: run, stage } = this.core.calls.get(call) ?? { epoch: 1, attempt: 1, preemptions: 0, stage: null }
     return this.feed({
-      kind: 'finished', engine: stage?.kind === 'running' ? stage.engine : E0, reign: this.core.reign, call, attempt, epoch, finish: 'stop', report: REPORT,
+      kind: 'finished', engine: stage?.kind === 'running' ? stage.engine : E0, reign: this.core.reign, call, attempt, run, epoch, finish: 'stop', report: REPORT,
       parts: { waitUs: 0, recomputeUs: 0, prefillUs: 1, decodeUs: 1 }, spans: [{ tokens: 60, origin: 'prefilled', digest: 'a' }, { tokens: 9, origin: 'decoded', digest: 'b' }],
       toolCalls: [], toolEffect: 'read', resume: 'none', ...more,
     })

@@ -127,7 +127,7 @@ test('the call survives its engine: the same seed, the tokens generated so far f
   const call = at.named('p', [], { seed: 77 })
   at.measure(call)
   const report = { service: { useful: { residentUs: 1, workUs: 1 }, retried: { residentUs: 0, workUs: 0 }, recomputed: { residentUs: 0, workUs: 0 } }, tailPrefilled: 60, tailDecoded: 4, outputTokens: 5, recomputedTokens: 0 }
-  at.feed({ kind: 'progress', engine: E0, reign: 1, speeds: null, calls: [{ call, attempt: 1, epoch: 1, report }] })
+  at.feed({ kind: 'progress', engine: E0, reign: 1, speeds: null, calls: [{ call, attempt: 1, run: 0, epoch: 1, report }] })
   at.feed({ kind: 'engineLost', engine: E0, reign: 1, why: 'crashed' })
   const [again] = only(at.log, 'call.scheduled').slice(-1)
   assert.deepEqual([again?.call, again?.attempt, again?.engine, again?.forcedTokens, at.core.calls.get(call)?.seed], [call, 2, 'e1', 5, 77])

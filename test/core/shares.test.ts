@@ -185,7 +185,7 @@ test('what an attempt wasted stays charged, and what was paid ahead and not used
   const ahead = at.core.calls.get(call)?.prepaidUs ?? 0
   assert.ok(ahead > 0)
   assert.equal(virtual(), weighted(ahead, 1))
-  const from = { engine, reign: 1, call, attempt: 1, epoch: 1 }
+  const from = { engine, reign: 1, call, attempt: 1, run: 0, epoch: 1 }
   const report = { service: { useful: { residentUs: 900, workUs: 700 }, retried: { residentUs: 0, workUs: 0 }, recomputed: { residentUs: 0, workUs: 50 } }, tailPrefilled: 5, tailDecoded: 0, outputTokens: 1, recomputedTokens: 0 }
   at.feed({ kind: 'progress', engine, reign: 1, speeds: null, calls: [{ ...from, report }] })
   assert.equal(virtual(), weighted(ahead, 1), 'it was paid ahead')
@@ -222,7 +222,7 @@ test('a running call gives way to another tenant only once its own is ahead by m
     const waits = at.submit({ tenant: tenantId('other') })
     at.measure(waits)
     const report = { service: { useful: { residentUs: aheadUs, workUs: aheadUs }, retried: { residentUs: 0, workUs: 0 }, recomputed: { residentUs: 0, workUs: 0 } }, tailPrefilled: 60, tailDecoded: 5, outputTokens: 6, recomputedTokens: 0 }
-    const progress = () => at.feed({ kind: 'progress', engine, reign: 1, speeds: null, calls: [{ call: hog, attempt: 1, epoch: 1, report }] })
+    const progress = () => at.feed({ kind: 'progress', engine, reign: 1, speeds: null, calls: [{ call: hog, attempt: 1, run: 0, epoch: 1, report }] })
     const facts = [...progress(), ...progress()]
     assert.equal(facts.some(({ fact }) => fact.kind === 'call.preempted'), taken, `${aheadUs}`)
   }

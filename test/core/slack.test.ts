@@ -110,7 +110,7 @@ test('a boost is kept by a call that is paused and comes back, and goes with it 
   const call = waiting(at, 'late')
   urged(at, call, at.nowUs + 2_000_000)
   at.end([...at.core.engines.values()].flatMap(({ running }) => [...running])[0] as CallId)
-  at.feed({ kind: 'attemptFailed', engine: [...at.core.engines.keys()][0] as never, reign: 1, call, attempt: 1, epoch: 1, why: 'broken', retryable: true })
+  at.feed({ kind: 'attemptFailed', engine: [...at.core.engines.keys()][0] as never, reign: 1, call, attempt: 1, run: 0, epoch: 1, why: 'broken', retryable: true })
   assert.equal(at.core.calls.get(call)?.level, -1)
   assert.equal(at.core.turns.accounts.get(tenantId('t'))?.open, 1)
   at.end(call)

@@ -178,7 +178,7 @@ function ofCall(core: CoreState, call: Call, add: Add): void {
 }
 
 const attemptOf = (core: CoreState, call: Call, engine: FromAttempt['engine']): FromAttempt =>
-  ({ engine, reign: core.reign, call: call.id, attempt: call.attempt, epoch: call.epoch })
+  ({ engine, reign: core.reign, call: call.id, attempt: call.attempt, run: call.preemptions, epoch: call.epoch })
 
 const finish = (call: Call, from: FromAttempt): Input => ({
   kind: 'finished', ...from, report: REPORT, parts: { waitUs: 0, recomputeUs: 0, prefillUs: 1, decodeUs: 1 },
@@ -217,7 +217,7 @@ function faultsOf(core: CoreState): [string, Input][] {
     if (call.stage.kind !== 'running' && call.stage.kind !== 'pausing') continue
     const from = attemptOf(core, call, call.stage.engine)
     for (const retryable of [true, false]) faults.push([`fail ${call.id}`, { kind: 'attemptFailed', ...from, retryable, why: 'the engine says so' }])
-    for (const old of [{ attempt: 0 }, { epoch: 0 }, { reign: 0 }]) faults.push([`old ${call.id}`, { ...finish(call, { ...from, ...old }) }])
+    for (const old of [{ attempt: 0 }, { epoch: 0 }, { reign: 0 }, { run: 9 }]) faults.push([`old ${call.id}`, { ...finish(call, { ...from, ...old }) }])
   }
   for (const { id, stage } of core.programs.values()) {
     if (stage.kind === 'open') faults.push([`cancel ${id}`, { kind: 'cancelProgram', tenant: TENANT, program: id.slice(2) }])

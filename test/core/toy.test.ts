@@ -26,7 +26,7 @@ function waitedSeconds(order: OrderName, quantumSeconds: number): number {
   const report = (servedUs: number) => ({ ...REPORT, service: { ...emptyLedger(), useful: { residentUs: servedUs, workUs: servedUs } } })
   const pause = (facts: readonly Logged[]): void => {
     for (const { call } of only(facts, 'call.preempted')) {
-      pause(at.feed({ kind: 'paused', engine: E0, reign: 1, call, attempt: 1, epoch: 1, report: report(open.get(call)?.servedUs ?? 0) }))
+      pause(at.feed({ kind: 'paused', engine: E0, reign: 1, call, attempt: 1, run: 0, epoch: 1, report: report(open.get(call)?.servedUs ?? 0) }))
     }
   }
   const feed = (run: () => unknown): void => {
@@ -48,7 +48,7 @@ function waitedSeconds(order: OrderName, quantumSeconds: number): number {
       feed(() => at.end(call, { finish: more ? 'tool_calls' : 'stop', toolCalls, report: report(servedUs) }))
       if (more) feed(() => arrive(program, index + 1, [`tool-of-${call}`]))
     }
-    const calls = running.filter((one) => !isDone(one)).map(([call, { servedUs }]) => ({ call, attempt: 1, epoch: 1, report: report(servedUs) }))
+    const calls = running.filter((one) => !isDone(one)).map(([call, { servedUs }]) => ({ call, attempt: 1, run: 0, epoch: 1, report: report(servedUs) }))
     feed(() => at.feed({ kind: 'progress', engine: E0, reign: 1, speeds: null, calls }))
   }
   return waitedUs / SECOND_US

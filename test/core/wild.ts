@@ -72,7 +72,7 @@ class Hand {
     const engine = call?.stage.kind === 'running' || call?.stage.kind === 'pausing' ? call.stage.engine : this.engine
     return {
       call: call?.id ?? this.call, engine: this.pick() % 8 === 0 ? this.engine : engine, reign: this.amount(this.core.reign),
-      attempt: this.amount(call?.attempt ?? 1), epoch: this.amount(call?.epoch ?? 1),
+      attempt: this.amount(call?.attempt ?? 1), run: this.amount(call?.preemptions ?? 0), epoch: this.amount(call?.epoch ?? 1),
     }
   }
 

@@ -47,7 +47,7 @@ export const CLAIMS: Claims = {
 
 const CLASSES = ['default', 'interactive', 'batch', 'default']
 
-interface Running { call: CallId; engine: EngineId; reign: number; attempt: number; epoch: number; base: number; recompute: number; prompt: number; forced: number; out: number; output: number; pausing: boolean }
+interface Running { call: CallId; engine: EngineId; reign: number; attempt: number; run: number; epoch: number; base: number; recompute: number; prompt: number; forced: number; out: number; output: number; pausing: boolean }
 
 export interface WorldOptions {
   readonly config?: Partial<CoreConfig>
@@ -289,7 +289,7 @@ export class World {
         if (call === undefined) return
         const prompt = Math.max(0, call.promptTokens - fact.baseTokens)
         this.#running.set(call.id, {
-          call: call.id, engine: fact.engine, reign, attempt: fact.attempt, epoch: call.epoch, base: fact.baseTokens,
+          call: call.id, engine: fact.engine, reign, attempt: fact.attempt, run: call.preemptions, epoch: call.epoch, base: fact.baseTokens,
           recompute: fact.recomputeTokens, prompt, forced: fact.forcedTokens,
           out: Math.max(fact.forcedTokens + 1, 1 + Math.floor(this.#chance() * Math.min(call.maxTokens, 30))), output: fact.forcedTokens, pausing: false,
         })
@@ -345,7 +345,7 @@ export class World {
     this.at(100_000 + this.#chance() * 200_000, () => {
       const running = this.#running.get(id)
       if (running?.attempt !== attempt || running.reign !== this.#reign) return
-      const from = { engine: running.engine, reign: running.reign, call: id, attempt, epoch: running.epoch }
+      const from = { engine: running.engine, reign: running.reign, call: id, attempt, run: running.run, epoch: running.epoch }
       if (this.#chance() < this.#faults * 0.05) {
         this.#running.delete(id)
         this.feed({ kind: 'attemptFailed', ...from, retryable: this.#chance() < 0.8, why: 'the engine says so' })
@@ -372,7 +372,7 @@ export class World {
           this.feed({ kind: 'finished', ...from, finish: 'stop', report, parts: { waitUs: 0, recomputeUs: 0, prefillUs: 0, decodeUs: 0 }, spans: [], toolCalls: [], toolEffect: 'read', resume: 'none' })
         }
       } else {
-        this.feed({ kind: 'progress', engine: running.engine, reign: running.reign, speeds: null, calls: [{ call: id, attempt, epoch: running.epoch, report }] })
+        this.feed({ kind: 'progress', engine: running.engine, reign: running.reign, speeds: null, calls: [{ call: id, attempt, run: running.run, epoch: running.epoch, report }] })
         this.#progressSoon(id, attempt)
       }
     })

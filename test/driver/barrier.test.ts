@@ -30,7 +30,7 @@ test('a commit is shown when it is durable; what only flow facts tell is perform
   const [call] = [...at.driver.core.calls.values()]
   at.shown.length = 0
   at.sink().input({
-    kind: 'finished', engine: engineId('e0'), reign: 1, call: call?.id as never, attempt: 1, epoch: 1, finish: 'stop', report: REPORT,
+    kind: 'finished', engine: engineId('e0'), reign: 1, call: call?.id as never, attempt: 1, run: 0, epoch: 1, finish: 'stop', report: REPORT,
     parts: { waitUs: 0, recomputeUs: 0, prefillUs: 1, decodeUs: 1 }, spans: [{ tokens: 60, origin: 'prefilled', digest: 'a' }], toolCalls: [], toolEffect: 'read', resume: 'none',
   })
   await at.turn()

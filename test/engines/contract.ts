@@ -96,7 +96,7 @@ class Stage {
 
   start(call: CallId, chat: ChatCall, prepared: Uint8Array, more: Partial<StartCommand> = {}): StartCommand {
     const command: StartCommand = {
-      kind: 'start', call, attempt: 1, epoch: 3, state: stateId(`of-${call}`), body: JSON.stringify(chat), prepared,
+      kind: 'start', call, attempt: 1, run: 0, epoch: 3, state: stateId(`of-${call}`), body: JSON.stringify(chat), prepared,
       baseTokens: 0, keepTokens: 0, recomputeTokens: 0, replay: 'exact', forced: [], seed: this.subject.seed,
       maxTokens: chat.maxTokens ?? 512, rank: 1, grantGranules: this.granules(chat), ...more,
     }
@@ -199,8 +199,8 @@ function callLaws(law: Law): void {
     const of = said.filter((one) => (one.kind === 'outcome' ? one.call === call : one.kind === 'input' && 'call' in one.input && one.input.call === call))
     assert.deepEqual(of.map((one) => (one.kind === 'input' ? one.input.kind : one.kind)), ['outcome', 'finished'])
     assert.equal(said[said.findIndex((one) => one.kind === 'input' && one.input === finished) - 1], of[0])
-    const { engine, reign, attempt, epoch } = finished
-    assert.deepEqual({ engine, reign, attempt, epoch }, { engine: stage.subject.engine.id, reign: stage.reign, attempt: 1, epoch: 3 })
+    const { engine, reign, attempt, run, epoch } = finished
+    assert.deepEqual({ engine, reign, attempt, run, epoch }, { engine: stage.subject.engine.id, reign: stage.reign, attempt: 1, run: 0, epoch: 3 })
     stage.discard(stateId(`of-${call}`))
   })
 
@@ -482,7 +482,7 @@ function lifeLaws(make: () => Promise<Subject>): void {
     assert.ok(measured.ok)
     const memory = joined.capabilities.memory
     subject.engine.perform({
-      kind: 'start', call, attempt: 2, epoch: 3, state: stateId('next'), body, prepared: measured.prepared,
+      kind: 'start', call, attempt: 2, run: 0, epoch: 3, state: stateId('next'), body, prepared: measured.prepared,
       baseTokens: 0, keepTokens: 0, recomputeTokens: 0, replay: 'exact', forced: [], seed: subject.seed,
       maxTokens: subject.long.maxTokens ?? 512, rank: 1, grantGranules: memory === null ? 0 : stage.granules(subject.long),
     })

@@ -28,7 +28,7 @@ async function start(engine: EmbeddedEngine, attempt: number, forced: readonly n
   const measured = await engine.measure({ call, body: BODY, records: [] })
   assert.ok(measured.ok)
   engine.perform({
-    kind: 'start', call, attempt, epoch: 0, state: stateId(`s${attempt}`), body: BODY, prepared: measured.prepared, baseTokens: 0, keepTokens: 0,
+    kind: 'start', call, attempt, run: 0, epoch: 0, state: stateId(`s${attempt}`), body: BODY, prepared: measured.prepared, baseTokens: 0, keepTokens: 0,
     recomputeTokens: forced.length, replay: 'exact', forced, seed: TINY_SEED, maxTokens: 1_100, rank: 1, grantGranules: 1,
   })
 }

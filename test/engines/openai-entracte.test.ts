@@ -61,7 +61,7 @@ test('tool calls, usage and a hang-up pass through our own door', async (t) => {
   const begin = (call: string, content: string): void => {
     const body = JSON.stringify(chatCall('m', content, { tools: [{ name: 'look', description: 'looks', parameters: { type: 'object' } }] }))
     engine.perform({
-      kind: 'start', call: callId(call), attempt: 1, epoch: 0, state: stateId('s'), body, prepared: new Uint8Array(), baseTokens: 0, keepTokens: 0,
+      kind: 'start', call: callId(call), attempt: 1, run: 0, epoch: 0, state: stateId('s'), body, prepared: new Uint8Array(), baseTokens: 0, keepTokens: 0,
       recomputeTokens: 0, replay: 'plain', forced: [], seed: 3, maxTokens: 100, rank: 1, grantGranules: 0,
     })
   }

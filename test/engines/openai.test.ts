@@ -30,7 +30,7 @@ afterEach(async () => {
 
 function start({ engine }: Stage, chat: ChatCall = chatCall('m', 'hello'), attempt = 1, forced: number[] = []): void {
   engine.perform({
-    kind: 'start', call: callId('c'), attempt, epoch: 0, state: stateId('s'), body: JSON.stringify(chat),
+    kind: 'start', call: callId('c'), attempt, run: 0, epoch: 0, state: stateId('s'), body: JSON.stringify(chat),
     prepared: new Uint8Array(), baseTokens: 0, keepTokens: 0, recomputeTokens: 0, replay: 'plain', forced, seed: 77, maxTokens: 40, rank: 1, grantGranules: 0,
   })
 }
