@@ -71,7 +71,7 @@ test('a grant that was withheld is given once memory comes free, and is told as 
   const at = new Quiet(1, { config: { order: 'fcfs', grantTokens: 32, preemptGainUs: 10 ** 12 }, engines: [{ ...LANES, preempt: false, memory: { cells: 192, granule: 32, sequences: 8 }, contextTokens: 192 }] })
   const [grows, other] = [at.submit({ maxTokens: 100 }), at.submit({ maxTokens: 100 })] as const
   for (const call of [grows, other]) at.measure(call, 60)
-  const progress: Input = { kind: 'progress', engine: [...at.core.engines.keys()][0] as never, reign: 1, speeds: null, calls: [{ call: grows, attempt: 1, epoch: 1, report: { ...REPORT, tailDecoded: 35, outputTokens: 36 } }] }
+  const progress: Input = { kind: 'progress', engine: [...at.core.engines.keys()][0] as never, reign: 1, speeds: null, calls: [{ call: grows, attempt: 1, run: 0, epoch: 1, report: { ...REPORT, tailDecoded: 35, outputTokens: 36 } }] }
   const told = [...at.feed(progress), ...at.feed(progress)]
   assert.deepEqual(only(told, 'grant.withheld').map(({ call }) => call), [grows])
   assert.equal(only(told, 'call.granted').length, 0)
