@@ -26,6 +26,8 @@ export interface BenchResult {
 
 export interface BenchWorld {
   readonly quick: boolean
+  /** One of the bench's parts; null: all of them. */
+  readonly only: string | null
   readonly model: string
   readonly start: StartServer
   /** One line of progress. */
@@ -38,6 +40,8 @@ export interface Bench {
   readonly what: string
   /** Whether it wants the model there before it begins. */
   readonly needsModel: boolean
+  /** What can be run by itself. */
+  readonly parts?: readonly string[]
   run(world: BenchWorld): Promise<BenchResult>
 }
 

@@ -1,6 +1,7 @@
 /**
  * The order of whoever knows the future: shortest remaining program first, by the engine time in full batches of all that
- * its trace still holds. A bound to compare with, since nobody can know it; not an optimum where programs fork or wait.
+ * its trace still holds. A strong reference, since nobody can know it, and no bound: where programs fork, wait or lack memory
+ * another order may do better.
  */
 import type { OrderPolicy } from '../src/core/policy/order/order.ts'
 import { must } from '../src/core/assert.ts'

@@ -19,12 +19,12 @@ import { resume } from './resume.ts'
 import { sim } from './sim.ts'
 
 const BENCHES: readonly Bench[] = [resume, demoMix, core, orders, log, recovery, sim]
-const USAGE = 'npm run bench -- NAME [--quick] [--json FILE] [--model MODEL], or npm run bench -- list'
+const USAGE = 'npm run bench -- NAME [--quick] [--only PART] [--json FILE] [--model MODEL], or npm run bench -- list'
 
 async function main(): Promise<number> {
   const { values, positionals } = parseArgs({
     allowPositionals: true,
-    options: { quick: { type: 'boolean', default: false }, json: { type: 'string' }, model: { type: 'string', default: 'default' } },
+    options: { quick: { type: 'boolean', default: false }, only: { type: 'string' }, json: { type: 'string' }, model: { type: 'string', default: 'default' } },
   })
   const [name] = positionals
   if (name === 'list') {
@@ -36,11 +36,15 @@ async function main(): Promise<number> {
     note(`${name === undefined ? 'Which bench?' : `There is no bench ${JSON.stringify(positionals.join(' '))}.`} ${USAGE}`)
     return 2
   }
+  if (values.only !== undefined && !bench.parts?.includes(values.only)) {
+    note(bench.parts === undefined ? `${bench.name} has no parts. ${USAGE}` : `${bench.name} has no part ${JSON.stringify(values.only)}; its parts are ${bench.parts.join(', ')}.`)
+    return 2
+  }
   const ended = new AbortController()
   process.once('SIGINT', () => ended.abort())
   if (bench.needsModel) await resolveModel({ model: values.model, env: process.env, onProgress: () => {}, signal: ended.signal })
   const result = await bench.run({
-    quick: values.quick, model: values.model, start: (raw) => start(defaultConfig(raw)), say: note, signal: ended.signal,
+    quick: values.quick, only: values.only ?? null, model: values.model, start: (raw) => start(defaultConfig(raw)), say: note, signal: ended.signal,
   })
   const { bars, notMeasured, figures, text } = result
   say(`${text}\n\n${barTable(bars)}\n\nnot measured: ${notMeasured.join('; ')}`)

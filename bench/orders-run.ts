@@ -1,6 +1,6 @@
 /**
- * Owns one row of the bench of orders: the same programs at the same times under every order, each going on from a core
- * that learned from the other half of their trace, and once from a core that knows nothing.
+ * Owns one trace under one seed in the bench of orders: the same programs at the same times under every order, each going
+ * on from a core that learned from the other half of their trace, and once from a core that knows nothing.
  */
 import { emptyCore } from '../src/core/apply.ts'
 import { CORE_DEFAULTS, ORDER_NAMES, type CoreConfig, type OrderName } from '../src/core/config.ts'
@@ -21,7 +21,7 @@ export const ARMS: readonly Arm[] = [...ORDER_NAMES, COLD, CLAIRVOYANT]
 export type Memory = 'enough' | 'third'
 export const MEMORIES: readonly Memory[] = ['enough', 'third']
 
-export const ENOUGH_CELLS = 1 << 30
+const ENOUGH_CELLS = 1 << 30
 const KV_BYTES_PER_TOKEN = 131_072
 /** The host tier holds so many times what the device does. */
 const HOST_RATIO = 6
@@ -36,6 +36,8 @@ const CONFIG: CoreConfig = {
 
 export interface Size { readonly programsMax: number; readonly callsMax: number }
 
+export interface SeedTask { readonly trace: string; readonly seed: number; readonly size: Size; readonly loads: readonly Load[]; readonly memories: readonly Memory[] }
+
 /** What one arm came to under one seed; entry i of `timesUs` is program i of the drawing. */
 export interface ArmRun {
   readonly timesUs: readonly Us[]
@@ -46,8 +48,23 @@ export interface ArmRun {
   readonly cellsMax: Tokens
 }
 
-/** A trace under one seed: what all its loads and memories share. */
-export class TraceRuns {
+export interface SeedRow { readonly load: Load; readonly memory: Memory; readonly arms: ReadonlyMap<Arm, ArmRun> }
+
+/** Every load, with each memory, under every order. */
+export function runSeed({ trace, seed, size, loads, memories }: SeedTask): SeedRow[] {
+  const runs = new TraceRuns(trace, seed, size)
+  return loads.flatMap((load) => {
+    const enough = runs.run('fcfs', load, ENOUGH_CELLS)
+    const third = Math.max(runs.largestCells, Math.ceil(enough.cellsMax / 3))
+    return memories.map((memory) => {
+      const cells = memory === 'enough' ? ENOUGH_CELLS : third
+      return { load, memory, arms: new Map(ARMS.map((arm) => [arm, memory === 'enough' && arm === 'fcfs' ? enough : runs.run(arm, load, cells)])) }
+    })
+  })
+}
+
+/** What all loads and memories of a trace under one seed share. */
+class TraceRuns {
   readonly #trace: string
   readonly #seed: number
   readonly #size: Size
