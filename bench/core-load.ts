@@ -61,7 +61,7 @@ export class CoreLoad {
   constructor(order: OrderName, waiting: number, callsPerProgram = CALLS_PER_PROGRAM, seed = 1) {
     this.#draws = new Draw(seed)
     this.core = emptyCore({
-      ...CORE_DEFAULTS, order, callsOpenMax: 2 * waiting + 10_000, programsMax: 2 * waiting + 10_000, hostBytesMax: 2 ** 38,
+      ...CORE_DEFAULTS, order, callsOpenMax: 2 * waiting + 10_000, programsMax: 2 * waiting + 10_000, tenantCallsOpenMax: 2 * waiting + 10_000, tenantProgramsMax: 2 * waiting + 10_000, hostBytesMax: 2 ** 38,
       tenantWeights: Object.fromEntries(Array.from({ length: TENANTS }, (_, index) => [`tenant-${index}`, 1 + (index % 4)])),
     })
     // Beside those in line some run, and some are at their tools.

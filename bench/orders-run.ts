@@ -31,7 +31,7 @@ const LARGEST_SHARE = 2
 /** Memory that nobody wants costs nothing here. */
 const CONFIG: CoreConfig = {
   ...CORE_DEFAULTS, residency: 'least-cost', exactResume: false, idleMemorySecondMicro: 0, hostMebibyteSecondMicro: 0,
-  humanTools: ['user', 'simulated_user'], callsOpenMax: 1_000_000, callsPerProgramMax: 1_000_000, programsMax: 1_000_000,
+  humanTools: ['user', 'simulated_user'], callsOpenMax: 1_000_000, tenantCallsOpenMax: 1_000_000, tenantProgramsMax: 1_000_000, callsPerProgramMax: 1_000_000, programsMax: 1_000_000,
 }
 
 export interface Size { readonly programsMax: number; readonly callsMax: number }

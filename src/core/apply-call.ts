@@ -152,6 +152,7 @@ function arrive(core: CoreState, fact: Of<'call.arrived'>, logged: Logged): void
   })
   core.openCalls += 1
   program.openCalls += 1
+  must(core.tenants, program.tenant).openCalls += 1
   program.calls = [...program.calls, fact.call]
   program.lastUs = logged.atUs
   core.digests.set(fact.digest, fact.call)
@@ -351,7 +352,9 @@ export function moveTo(core: CoreState, call: Call, stage: CallStage): void {
   }
   if (isOverStage(stage)) {
     core.openCalls -= 1
-    must(core.programs, call.program).openCalls -= 1
+    const program = must(core.programs, call.program)
+    program.openCalls -= 1
+    must(core.tenants, program.tenant).openCalls -= 1
     settle(core, call)
     endBoost(core, call)
   }

@@ -106,7 +106,9 @@ function stop(core: CoreState, id: ProgramId, stage: Program['stage']): void {
   const program = must(core.programs, id)
   if (program.stage.kind === 'open') learnProgram(core, program, stage.kind === 'ended' ? 'ended' : 'cut')
   program.stage = stage
-  if (stage.kind !== 'ended' || !stage.provisional) core.over.add(id)
+  if ((stage.kind === 'ended' && stage.provisional) || core.over.has(id)) return
+  core.over.add(id)
+  must(core.tenants, program.tenant).livePrograms -= 1
 }
 
 function startProgram(core: CoreState, fact: Extract<Fact, { kind: 'program.started' }>, logged: Logged): void {
@@ -114,13 +116,16 @@ function startProgram(core: CoreState, fact: Extract<Fact, { kind: 'program.star
   core.programs.set(fact.program, {
     id: fact.program, tenant: must(core.tenants, fact.tenant).id, session: fact.session, declared: fact.declared, kind: fact.agent,
     seq: logged.seq, arrivedUs: logged.atUs, lastUs: logged.atUs, identity: fact.identity,
-    priorityClass: fact.priorityClass, deadlineUs: fact.deadlineUs, parent: null, children: 0, steps: fact.steps,
+    priorityClass: fact.priorityClass, deadlineUs: fact.deadlineUs, parent: null, children: NONE, steps: fact.steps,
     epoch: 1, stage: { kind: 'open' }, threads: [], calls: [], openCalls: 0, ledger: NO_LEDGER, standing: newStanding(), expected: null,
   })
+  must(core.tenants, fact.tenant).livePrograms += 1
   learnProgramBegun(core, must(core.programs, fact.program))
   if (fact.session !== null) leadSession(core, fact.session, must(core.programs, fact.program), logged.atUs)
   if (fact.parent !== null) adopt(core, fact.program, fact.parent)
 }
+
+const NONE: readonly never[] = []
 
 /** The newest program of a session is where its next turn goes on. */
 function leadSession(core: CoreState, id: SessionId, program: Program, atUs: Us): void {
@@ -130,7 +135,7 @@ function leadSession(core: CoreState, id: SessionId, program: Program, atUs: Us)
 }
 
 const newTenant = (id: TenantId): Tenant =>
-  ({ id, weight: 1, service: NO_LEDGER, learned: { waits: new Map(), work: emptyWork(), kinds: new Map() } })
+  ({ id, weight: 1, service: NO_LEDGER, livePrograms: 0, openCalls: 0, learned: { waits: new Map(), work: emptyWork(), kinds: new Map() } })
 
 function linkProgram(core: CoreState, fact: Extract<Fact, { kind: 'program.linked' }>, atUs: Us): void {
   const program = must(core.programs, fact.program)
@@ -143,7 +148,8 @@ function linkProgram(core: CoreState, fact: Extract<Fact, { kind: 'program.linke
 
 function adopt(core: CoreState, child: ProgramId, parent: ProgramId): void {
   must(core.programs, child).parent = parent
-  must(core.programs, parent).children += 1
+  const above = must(core.programs, parent)
+  above.children = [...above.children, child]
   joinRoot(core, must(core.programs, child))
 }
 
@@ -162,7 +168,10 @@ function forgetProgram(core: CoreState, id: ProgramId): void {
     core.calls.delete(call)
   }
   for (const thread of program.threads) core.threads.delete(thread)
-  if (program.parent !== null) must(core.programs, program.parent).children -= 1
+  if (program.parent !== null) {
+    const above = must(core.programs, program.parent)
+    above.children = above.children.filter((child) => child !== id)
+  }
   core.programs.delete(id)
   core.over.delete(id)
   if (program.session !== null) dropEmptySession(core, program.session)

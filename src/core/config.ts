@@ -28,6 +28,8 @@ export interface CoreConfig {
   readonly grantTokens: Tokens
   /** Calls that are neither committed nor ended; at it a new call is refused (`queue_full`). */
   readonly callsOpenMax: number
+  /** Of these, of one tenant; at it a new call of it is refused (`tenant_full`). */
+  readonly tenantCallsOpenMax: number
   /** Calls of one program; at it a new one is refused (`queue_full`). */
   readonly callsPerProgramMax: number
   /** Tool classes learned apart for each tenant; at it a new one is learned with the others as "other". */
@@ -36,6 +38,8 @@ export interface CoreConfig {
   readonly kindsPerTenantMax: number
   /** Programs kept in memory; at it the longest closed are forgotten, and if none is, a new one is refused. */
   readonly programsMax: number
+  /** Programs of one tenant that are not over; at it a new one of it is refused (`tenant_full`). */
+  readonly tenantProgramsMax: number
   /** Programs from a sub-agent's up to its root; a parent that would make it longer is refused (`parent_conflict`). */
   readonly programDepthMax: number
   /** Nodes and edges of a program's declared graph, and its threads; beyond, a report is refused (`graph_full`). */
@@ -116,10 +120,12 @@ export const CORE_DEFAULTS: CoreConfig = {
   hostBytesMax: 1 << 30,
   grantTokens: 256,
   callsOpenMax: 1_000,
+  tenantCallsOpenMax: 500,
   callsPerProgramMax: 10_000,
   toolClassesMax: 1_000,
   kindsPerTenantMax: 64,
   programsMax: 20_000,
+  tenantProgramsMax: 10_000,
   programDepthMax: 16,
   nodesPerProgramMax: 4_096,
   edgesPerProgramMax: 16_384,

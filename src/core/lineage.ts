@@ -42,8 +42,7 @@ export function parentRefusal(core: Readonly<CoreState>, child: ProgramId, paren
 }
 
 export function subProgramsOf(core: Readonly<CoreState>, program: Readonly<Program>): Program[] {
-  if (program.children === 0) return []
-  return [...core.programs.values()].filter(({ parent }) => parent === program.id)
+  return program.children.map((child) => must(core.programs, child))
 }
 
 function chainOf(core: Readonly<CoreState>, program: Program): Program[] {

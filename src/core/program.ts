@@ -7,8 +7,9 @@ import { isOver } from './call-read.ts'
 import { clearTimersOf } from './call-timers.ts'
 import { clearTimer, setTimer, type Deciding } from './deciding.ts'
 import { cancelInterrupt, effectsRemaining } from './effects.ts'
+import type { Refusal } from './graph-check.ts'
 import { hasOpenNodes } from './graph-read.ts'
-import { programId, sessionId, type ProgramId, type ThreadId } from './ids.ts'
+import { programId, sessionId, type ProgramId, type TenantId, type ThreadId } from './ids.ts'
 import type { CancelProgram, DeclareProgram, FinishProgram } from './input.ts'
 import { releaseState, settleState } from './kv.ts'
 import { parentRefusal, subProgramsOf } from './lineage.ts'
@@ -27,6 +28,8 @@ export function declareProgram(d: Deciding, input: DeclareProgram): void {
   const parent = input.parent === null ? null : programId(input.tenant, input.parent)
   const refused = parent === null ? null : parentRefusal(d.core, id, parent)
   if (refused !== null) return refuse(refused.code, refused.why)
+  const full = tenantFull(d, input.tenant)
+  if (full !== null) return refuse(full.code, full.why)
   if (!makeRoomForProgram(d, parent)) return refuse('queue_full', `programsMax is ${d.core.config.programsMax}`)
   d.emit({
     kind: 'program.started', program: id, tenant: input.tenant, declared: true,
@@ -164,12 +167,19 @@ export function restOf(d: Deciding, thread: ThreadId): void {
   if (state !== null) clearTimer(d, `reconsider:${state}`)
 }
 
+/** Why the tenant may not have one more program; null where it may. What is over gives way by itself and is not counted. */
+export function tenantFull(d: Deciding, tenant: TenantId): Refusal | null {
+  const live = d.core.tenants.get(tenant)?.livePrograms ?? 0
+  const { tenantProgramsMax } = d.core.config
+  return live < tenantProgramsMax ? null : { code: 'tenant_full', why: `${live} of its programs are not over, and tenantProgramsMax is ${tenantProgramsMax}` }
+}
+
 /** True when one more program fits; forgets the longest ended one where it must, but `spare`, nor a parent before its sub-agents. */
 export function makeRoomForProgram(d: Deciding, spare: ProgramId | null): boolean {
   if (d.core.programs.size < d.core.config.programsMax) return true
   for (const id of d.core.over) {
     const program = must(d.core.programs, id)
-    if (program.id !== spare && program.children === 0 && !program.threads.some((thread) => must(d.core.threads, thread).state !== null)) {
+    if (program.id !== spare && program.children.length === 0 && !program.threads.some((thread) => must(d.core.threads, thread).state !== null)) {
       d.emit({ kind: 'program.forgotten', program: program.id })
       return true
     }

@@ -85,6 +85,9 @@ export interface Tenant {
   /** Its share beside the other tenants of a band. */
   weight: number
   service: Ledger
+  /** Programs of it that are not over, and calls of it neither committed nor ended. */
+  livePrograms: number
+  openCalls: number
   readonly learned: LearnedOfTenant
 }
 
@@ -139,8 +142,8 @@ export interface Program {
   readonly deadlineUs: Us | null
   /** The program whose sub-agent it is; fairness folds to the top of the chain (`rootOf`). */
   parent: ProgramId | null
-  /** Programs in memory that name it as their parent; it is not forgotten before them. */
-  children: number
+  /** Programs in memory that name it as their parent, the longest so first; it is not forgotten before them. */
+  children: readonly ProgramId[]
   /** How many calls it will make, says its runtime; null where it does not. */
   readonly steps: number | null
   /** Results carrying an older one change nothing (invariant 3). */

@@ -17,7 +17,7 @@ import type { Submit } from './input.ts'
 import { parentRefusal } from './lineage.ts'
 import { expectProgram } from './predict/expect.ts'
 import { kindOf } from './predict/work.ts'
-import { isOpen, makeRoomForProgram, restOf } from './program.ts'
+import { isOpen, makeRoomForProgram, restOf, tenantFull } from './program.ts'
 import { readyIfDue } from './ready.ts'
 import type { Call, Identity, Interrupt, Program } from './state.ts'
 
@@ -85,6 +85,9 @@ function admission(d: Deciding, input: Submit): Refusal | null {
   if (open >= d.core.config.callsOpenMax) {
     return { code: 'queue_full', why: `${open} calls are open, and callsOpenMax is ${d.core.config.callsOpenMax}` }
   }
+  const own = d.core.tenants.get(input.tenant)?.openCalls ?? 0
+  const { tenantCallsOpenMax } = d.core.config
+  if (own >= tenantCallsOpenMax) return { code: 'tenant_full', why: `${own} of its calls are open, and tenantCallsOpenMax is ${tenantCallsOpenMax}` }
   const engines = [...d.core.engines.values()]
   if (engines.length === 0) return { code: 'engine_unavailable', why: 'no engine has joined yet' }
   if (engines.some((engine) => engine.capabilities.models.includes(input.model))) return null
@@ -150,8 +153,8 @@ function isRetryOfHungUp(d: Deciding, program: Program, input: Submit): boolean 
 function programRefusal(d: Deciding, id: ProgramId, input: Submit): Refusal | null {
   const program = d.core.programs.get(id)
   if (program === undefined) {
-    return makeRoomForProgram(d, null) ? null
-      : { code: 'queue_full', why: `${d.core.programs.size} programs are open, and programsMax is ${d.core.config.programsMax}` }
+    return tenantFull(d, input.tenant) ?? (makeRoomForProgram(d, null) ? null
+      : { code: 'queue_full', why: `${d.core.programs.size} programs are open, and programsMax is ${d.core.config.programsMax}` })
   }
   if (program.calls.length >= d.core.config.callsPerProgramMax) {
     return { code: 'queue_full', why: `the program has ${program.calls.length} calls, and callsPerProgramMax is as many` }

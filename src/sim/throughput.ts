@@ -42,7 +42,7 @@ export async function throughput(arrivals: readonly Arrival[], engineCount: numb
     events, faults, texts, images, oracle, planted: (command) => command, told: () => undefined, breach: (engine, why) => stop(`${engine}: ${why}`),
   }))
   const control = new ControlPlane({
-    events, faults, images, seed, engines, config: { ...CORE_DEFAULTS, callsOpenMax: 20_000, ...core },
+    events, faults, images, seed, engines, config: { ...CORE_DEFAULTS, callsOpenMax: 20_000, tenantCallsOpenMax: 20_000, ...core },
     storeFailure: 'refuse', snapshotEveryFacts: 0, checkEveryTurns: 0, forgets: true,
     noted: (logged) => { steps += 1; facts += logged.length },
     written: () => undefined,

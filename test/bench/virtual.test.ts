@@ -82,7 +82,7 @@ describe('the threads of a graph', () => {
 })
 
 describe('a run in virtual time', () => {
-  const CONFIG: CoreConfig = { ...CORE_DEFAULTS, exactResume: false, idleMemorySecondMicro: 0, hostBytesMax: Number.MAX_SAFE_INTEGER, callsOpenMax: 10_000 }
+  const CONFIG: CoreConfig = { ...CORE_DEFAULTS, exactResume: false, idleMemorySecondMicro: 0, hostBytesMax: Number.MAX_SAFE_INTEGER, callsOpenMax: 10_000, tenantCallsOpenMax: 10_000 }
   const programs = scoring(MIX, { load: 'burst', seed: 1, programsMax: 27, callsMax: 1e9 })
   const run = (config: CoreConfig, cells = 1 << 30, core: CoreState = emptyCore(config)): Outcome =>
     new VirtualWorld(core, { engine: 'e', speeds: SPEEDS, cells, kvBytesPerToken: 131_072 }).run(programs)

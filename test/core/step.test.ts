@@ -175,6 +175,31 @@ test('at callsOpenMax a call is refused and nothing else changes', () => {
   assert.equal(at.core.calls.size, before)
 })
 
+test('at its own limits of calls and of programs a tenant is refused by their names, and another is served', () => {
+  const at = new Quiet(1, { config: { tenantCallsOpenMax: 2, tenantProgramsMax: 3 } })
+  const other = { tenant: tenantId('u') }
+  const refusals = (): readonly string[] => only(at.log, 'call.refused').map(({ code, why }) => `${code}: ${why}`)
+  at.named('a')
+  at.named('b')
+  at.named('a')
+  assert.deepEqual(refusals(), ['tenant_full: 2 of its calls are open, and tenantCallsOpenMax is 2'])
+  at.named('a', [], other)
+  assert.equal(refusals().length, 1)
+  at.feed({ kind: 'cancelProgram', tenant: tenantId('t'), program: 'a' })
+  at.feed({ kind: 'cancelProgram', tenant: tenantId('t'), program: 'b' })
+  const declare = (program: string): void => {
+    at.feed({ kind: 'declareProgram', tenant: tenantId('t'), program, session: null, agent: 'x', priorityClass: 'default', deadlineUs: null, parent: null, steps: null })
+  }
+  for (const program of ['c', 'd', 'e', 'f']) declare(program)
+  assert.deepEqual(only(at.log, 'program.refused').map(({ program, code, why }) => [program, code, why]),
+    [['f', 'tenant_full', '3 of its programs are not over, and tenantProgramsMax is 3']], 'what is over does not count')
+  at.named('g')
+  assert.equal(refusals().at(-1), 'tenant_full: 3 of its programs are not over, and tenantProgramsMax is 3')
+  at.feed({ kind: 'finishProgram', tenant: tenantId('t'), program: 'c' })
+  declare('f')
+  assert.equal(only(at.log, 'program.refused').length, 1)
+})
+
 test('an unknown model is refused with the names of those served', () => {
   const at = new Quiet(1)
   at.submit({ model: 'gpt-9' })

@@ -13,6 +13,7 @@ export function checkLimits(core: Readonly<CoreState>, seen: Seen): void {
   const fresh = seen.reign !== core.reign
   law(14, fresh || core.openCalls <= Math.max(config.callsOpenMax, seen.openCalls), () => `${core.openCalls} calls are open`)
   law(14, fresh || core.programs.size <= Math.max(config.programsMax, seen.programsKept), () => `${core.programs.size} programs are kept`)
+  checkTenants(core)
   seen.openCalls = core.openCalls
   seen.programsKept = core.programs.size
   law(14, core.sessions.size <= core.programs.size + core.states.size, () => `${core.sessions.size} sessions are kept, some of nothing`)
@@ -22,6 +23,21 @@ export function checkLimits(core: Readonly<CoreState>, seen: Seen): void {
   }
   checkKept(core)
   checkTimers(core)
+}
+
+/** What each tenant has at once is what its own limits are held against. */
+function checkTenants(core: Readonly<CoreState>): void {
+  const had = new Map([...core.tenants.keys()].map((id) => [id, { programs: 0, calls: 0 }]))
+  for (const { id, tenant, openCalls } of core.programs.values()) {
+    const has = had.get(tenant)
+    if (has === undefined) continue
+    has.calls += openCalls
+    if (!core.over.has(id)) has.programs += 1
+  }
+  for (const { id, livePrograms, openCalls } of core.tenants.values()) {
+    const has = had.get(id)
+    law(14, livePrograms === has?.programs && openCalls === has.calls, () => `${id} is said to have ${livePrograms} programs and ${openCalls} calls, and has ${has?.programs} and ${has?.calls}`)
+  }
 }
 
 /** Maps without a limit of their own follow one that has. */
