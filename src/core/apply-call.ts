@@ -265,8 +265,10 @@ function complete(core: CoreState, fact: Of<'call.completed'>, atUs: Us): void {
     idle(core, state, atUs)
   }
   moveTo(core, call, { kind: 'committed', atUs, finish: fact.finish })
-  must(core.programs, call.program).lastUs = atUs
-  const { tenant } = must(core.programs, call.program)
+  const program = must(core.programs, call.program)
+  program.lastUs = atUs
+  if (call.final) program.final = true
+  const { tenant } = program
   call.toolCallIds = fact.toolCalls.map(({ id }) => id)
   for (const id of call.toolCallIds) core.toolCalls.set(`${tenant}/${id}`, { call: call.id, answeredBy: null })
   const thread = must(core.threads, call.thread)

@@ -136,7 +136,7 @@ function settle(core: CoreState, fact: Of<'kv.settled'>, atUs: Us): void {
   leaveOwner(core, state)
   state.owner = fact.owner
   state.idleSinceUs = atUs
-  if (fact.owner.kind === 'session') sessionOf(core, fact.owner.session, state.tenant, atUs).states.push(state.id)
+  if (fact.owner.kind === 'session') sessionOf(core, fact.owner.session, state.tenant).states.push(state.id)
 }
 
 function leaveOwner(core: CoreState, state: State): void {

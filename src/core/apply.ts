@@ -72,7 +72,7 @@ function applyProgram(core: CoreState, fact: Fact, logged: Logged): boolean {
       startProgram(core, fact, logged)
       return true
     case 'program.linked':
-      linkProgram(core, fact, logged.atUs)
+      linkProgram(core, fact)
       return true
     case 'program.reopened':
       learnReopened(core, must(core.programs, fact.program))
@@ -82,10 +82,10 @@ function applyProgram(core: CoreState, fact: Fact, logged: Logged): boolean {
       must(core.programs, fact.program).expected = { lowUs: fact.lowUs, highUs: fact.highUs }
       return true
     case 'program.completed':
-      stop(core, fact.program, { kind: 'ended', atUs: logged.atUs, provisional: fact.provisional })
+      stop(core, fact.program, endedStage(core, fact.program, logged.atUs, fact.provisional))
       return true
     case 'program.closed':
-      stop(core, fact.program, { kind: 'ended', atUs: logged.atUs, provisional: false })
+      stop(core, fact.program, endedStage(core, fact.program, logged.atUs, false))
       return true
     case 'program.cancelled':
       must(core.programs, fact.program).epoch = fact.epoch
@@ -100,6 +100,11 @@ function applyProgram(core: CoreState, fact: Fact, logged: Logged): boolean {
     default:
       return false
   }
+}
+
+function endedStage(core: CoreState, id: ProgramId, atUs: Us, provisional: boolean): Program['stage'] {
+  const { servedUs, callsDone } = must(core.programs, id).standing
+  return { kind: 'ended', atUs, provisional, servedUs, callsDone }
 }
 
 function stop(core: CoreState, id: ProgramId, stage: Program['stage']): void {
@@ -117,31 +122,29 @@ function startProgram(core: CoreState, fact: Extract<Fact, { kind: 'program.star
     id: fact.program, tenant: must(core.tenants, fact.tenant).id, session: fact.session, declared: fact.declared, kind: fact.agent,
     seq: logged.seq, arrivedUs: logged.atUs, lastUs: logged.atUs, identity: fact.identity,
     priorityClass: fact.priorityClass, deadlineUs: fact.deadlineUs, parent: null, children: NONE, steps: fact.steps,
-    epoch: 1, stage: { kind: 'open' }, threads: [], calls: [], openCalls: 0, ledger: NO_LEDGER, standing: newStanding(), expected: null,
+    epoch: 1, stage: { kind: 'open' }, threads: [], calls: [], openCalls: 0, ledger: NO_LEDGER, standing: newStanding(), final: false, expected: null,
   })
   must(core.tenants, fact.tenant).livePrograms += 1
   learnProgramBegun(core, must(core.programs, fact.program))
-  if (fact.session !== null) leadSession(core, fact.session, must(core.programs, fact.program), logged.atUs)
+  if (fact.session !== null) leadSession(core, fact.session, must(core.programs, fact.program))
   if (fact.parent !== null) adopt(core, fact.program, fact.parent)
 }
 
 const NONE: readonly never[] = []
 
 /** The newest program of a session is where its next turn goes on. */
-function leadSession(core: CoreState, id: SessionId, program: Program, atUs: Us): void {
-  const session = sessionOf(core, id, program.tenant, atUs)
-  session.lastUs = atUs
-  session.program = program.id
+function leadSession(core: CoreState, id: SessionId, program: Program): void {
+  sessionOf(core, id, program.tenant).program = program.id
 }
 
 const newTenant = (id: TenantId): Tenant =>
   ({ id, weight: 1, service: NO_LEDGER, livePrograms: 0, openCalls: 0, learned: { waits: new Map(), work: emptyWork(), kinds: new Map() } })
 
-function linkProgram(core: CoreState, fact: Extract<Fact, { kind: 'program.linked' }>, atUs: Us): void {
+function linkProgram(core: CoreState, fact: Extract<Fact, { kind: 'program.linked' }>): void {
   const program = must(core.programs, fact.program)
   if (fact.session !== null) {
     core.programs.set(fact.program, { ...program, session: fact.session })
-    leadSession(core, fact.session, program, atUs)
+    leadSession(core, fact.session, program)
   }
   if (fact.parent !== null) adopt(core, fact.program, fact.parent)
 }

@@ -131,7 +131,7 @@ export function finished(d: Deciding, input: Finished): void {
   if (input.finish === 'tool_calls' && input.toolCalls.length > 0) startInterrupt(d, call, input)
   else {
     const state = must(d.core.threads, call.thread).state
-    endIfDone(d, program, call.final)
+    endIfDone(d, program)
     if (state !== null && program.stage.kind === 'open') decideIdle(d, state)
   }
 }
@@ -158,7 +158,7 @@ export function fail(d: Deciding, call: Call, code: string, why: string): void {
   failFollowers(d, call.thread)
   const program = must(d.core.programs, call.program)
   if (!program.declared && program.openCalls === 0 && program.stage.kind === 'open') failProgram(d, program, why)
-  else endIfDone(d, program, false)
+  else endIfDone(d, program)
 }
 
 export function hangUp(d: Deciding, input: HangUp): void {
@@ -174,7 +174,7 @@ export function giveUp(d: Deciding, call: Call, why: string): void {
   failFollowers(d, call.thread)
   const program = must(d.core.programs, call.program)
   const state = must(d.core.threads, call.thread).state
-  endIfDone(d, program, false)
+  endIfDone(d, program)
   if (state !== null && program.stage.kind === 'open') decideIdle(d, state)
 }
 

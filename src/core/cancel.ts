@@ -24,7 +24,7 @@ export function cancelThread(d: Deciding, input: CancelThread): void {
   if (thread === undefined) return refuse(d, input, 'unknown_thread', `the program has no thread "${input.thread}"`)
   if (thread.cancelled) return refuse(d, input, 'thread_cancelled', `"${input.thread}" was cancelled before`)
   endThread(d, id, 'it was cancelled')
-  endIfDone(d, program, false)
+  endIfDone(d, program)
 }
 
 export function cancelCall(d: Deciding, input: CancelCall): void {

@@ -127,6 +127,6 @@ function endLost(d: Deciding, lost: Lost): void {
     if (thread.forkedFrom !== null) endThread(d, id, why)
     else if (thread.active === null) quieten(d, id)
     else continue
-    endIfDone(d, must(d.core.programs, thread.program), false)
+    endIfDone(d, must(d.core.programs, thread.program))
   }
 }

@@ -130,9 +130,9 @@ export function leaveRecord(core: CoreState, state: State): void {
 }
 
 /** It is there as long as its newest program or a prefix is, and comes back with a prefix of an older one. */
-export function sessionOf(core: CoreState, id: SessionId, tenant: TenantId, atUs: Us): Session {
+export function sessionOf(core: CoreState, id: SessionId, tenant: TenantId): Session {
   let session = core.sessions.get(id)
-  if (session === undefined) core.sessions.set(id, session = { id, tenant, lastUs: atUs, states: [], program: null })
+  if (session === undefined) core.sessions.set(id, session = { id, tenant, states: [], program: null })
   return session
 }
 

@@ -138,10 +138,10 @@ export function failProgram(d: Deciding, program: Program, why: string): void {
 }
 
 /** After a call ended: whether its program has too. An undeclared program is one turn; a declared one says when it ends. */
-export function endIfDone(d: Deciding, program: Program, final: boolean): void {
+export function endIfDone(d: Deciding, program: Program): void {
   if (program.stage.kind !== 'open') return
   if (program.openCalls > 0 || interruptsOf(d, program).length > 0) return
-  if (final) complete(d, program, false)
+  if (program.final) complete(d, program, false)
   else if (!program.declared) complete(d, program, true)
   else closeLater(d, program)
 }

@@ -103,7 +103,6 @@ export interface Prices {
 export interface Session {
   readonly id: SessionId
   readonly tenant: TenantId
-  lastUs: Us
   /** The newest program of it. */
   program: ProgramId | null
   /** Reusable prefixes left by ended programs, oldest first. */
@@ -121,7 +120,8 @@ export interface Identity {
 /** `ended` is provisional for an undeclared program: a continuing call reopens it until it is closed. */
 type ProgramStage =
   | { readonly kind: 'open' }
-  | { readonly kind: 'ended'; readonly atUs: Us; readonly provisional: boolean }
+  /** `servedUs`, `callsDone`: what its end was learned with, for what its sub-agents still do is added to it. */
+  | { readonly kind: 'ended'; readonly atUs: Us; readonly provisional: boolean; readonly servedUs: Us; readonly callsDone: number }
   | { readonly kind: 'cancelled'; readonly atUs: Us }
   | { readonly kind: 'failed'; readonly atUs: Us; readonly why: string }
 
@@ -156,6 +156,8 @@ export interface Program {
   /** Never decreases (invariant 12). */
   ledger: Ledger
   readonly standing: Standing
+  /** A call that its runtime said is the last has committed: it ends once nothing of it is open. */
+  final: boolean
   /** The service that was expected of it in all when it started; null: nothing was. */
   expected: Interval | null
 }

@@ -69,7 +69,7 @@ const TABLE = {
   body_too_large: { status: 413, type: 'invalid_request_error', retryable: false, what: 'The request body is too large', next: 'Send less, or raise limits.bodyMiBMax.' },
   unsupported_media_type: { status: 415, type: 'invalid_request_error', retryable: false, what: 'The request body is not declared as JSON', next: 'Send "Content-Type: application/json".' },
   queue_full: busy(429, 5, 'Too many calls are waiting', 'Try again after the time in retry-after.'),
-  tenant_full: busy(429, 5, 'Too many programs or calls of this tenant are open', 'Let some of them end, and try again after the time in retry-after.'),
+  tenant_full: busy(429, 5, 'Too much of this tenant is open at once', 'Let some of them end, and try again after the time in retry-after.'),
   queue_timeout: busy(503, 10, 'The call waited too long for its turn', 'Try again after the time in retry-after, or raise limits.queueHoldSeconds.'),
   engine_unavailable: busy(503, 5, 'No engine can take the call', 'Try again after the time in retry-after; /readyz says what each engine does.'),
   interrupted: busy(503, 5, 'The call was interrupted', 'Send it again; nothing of it was committed.'),

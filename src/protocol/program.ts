@@ -1,7 +1,7 @@
 /**
  * Owns the wire of `/v1/programs`: what declares a program and what is shown of one. Field names are those of the
  * facts. Ids are as their client wrote them; which tenant they belong to comes from the credential alone. A body that
- * names a class or a priority sets nothing; a deadline counts only where the key's configuration lets it (invariant 8).
+ * names a class or a priority, or anything else that is not here, is refused by that name; a deadline counts only where the key's configuration lets it (invariant 8).
  */
 import { z } from 'zod'
 import { seconds, type Bytes, type Tokens, type Us } from '../core/units.ts'
@@ -27,7 +27,7 @@ const STEPS_MAX = 1_000_000
 /** A year. */
 const DEADLINE_SECONDS_MAX = 31_536_000
 
-const declaration = z.looseObject({
+const declaration = z.strictObject({
   id: id.nullish(), session: id.nullish(), agent: id.nullish(), parent: id.nullish(), steps: z.int().min(1).max(STEPS_MAX).nullish(),
   deadlineSeconds: z.number().gt(0).max(DEADLINE_SECONDS_MAX).nullish(),
 })
@@ -57,7 +57,7 @@ export function parseDeclaration(json: unknown): ParsedDeclaration {
   return { ok: true, declaration: { program, session, agent, parent, steps, deadlineUs } }
 }
 
-const effect = z.looseObject({ toolCall: z.string().min(1).max(ID_CHARS_MAX), record: z.string().max(ID_CHARS_MAX).nullish() })
+const effect = z.strictObject({ toolCall: z.string().min(1).max(ID_CHARS_MAX), record: z.string().max(ID_CHARS_MAX).nullish() })
 
 type ParsedEffect =
   | { readonly ok: true; readonly effect: { readonly toolCall: string; readonly record: string | null } }

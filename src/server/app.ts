@@ -15,6 +15,7 @@ import { bearerOf, isLoopbackName, isSameKey, Keyring, NOBODY, type TenantKey } 
 import { completions } from './completions.ts'
 import { sendProblem, type Credential, type Door, type DoorLimits, type Handler } from './door.ts'
 import { cancelCall, cancelThread, reportGraph } from './graph.ts'
+import { FactWaits } from './fact-waits.ts'
 import { DoorMetrics } from './metrics.ts'
 import { health, listModels, readiness, showModel } from './models.ts'
 import { cancelProgram, commitEffect, declareProgram, finishProgram, listPrograms, programFacts, showProgram } from './programs.ts'
@@ -91,12 +92,15 @@ export function buildApp(options: AppOptions): FastifyInstance {
   })
   const feeds = new Set<UpdateFeed>()
   const metrics = new DoorMetrics(options.gateway, options.snapshots, () => feeds.size)
-  const door: Door = { gateway: options.gateway, limits: options.limits, metrics, feeds }
+  const door: Door = { gateway: options.gateway, limits: options.limits, metrics, feeds, factWaits: new FactWaits(options.gateway) }
   readJsonOnly(app)
   addAnswers(app)
   if (options.log !== null) logAnswers(app)
   addRoutes(app, routesOf(door), options)
-  app.addHook('preClose', () => endAnswers(feeds))
+  app.addHook('preClose', () => {
+    door.factWaits.close()
+    return endAnswers(feeds)
+  })
   app.addHook('onClose', () => metrics.close())
   return app
 }

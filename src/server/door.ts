@@ -7,6 +7,7 @@ import type { TenantId } from '../core/ids.ts'
 import type { Us } from '../core/units.ts'
 import type { Gateway } from '../driver/gateway.ts'
 import type { Problem } from '../protocol/errors.ts'
+import type { FactWaits } from './fact-waits.ts'
 import type { DoorMetrics } from './metrics.ts'
 import type { UpdateFeed } from './update-feed.ts'
 
@@ -37,6 +38,7 @@ export interface Door {
   readonly metrics: DoorMetrics
   /** Calls that somebody waits for here. */
   readonly feeds: Set<UpdateFeed>
+  readonly factWaits: FactWaits
 }
 
 export type Handler = (request: FastifyRequest, reply: FastifyReply, credential: Credential) => unknown

@@ -10,6 +10,7 @@ import type { Page } from '../protocol/admin.ts'
 import { problem, problemOf } from '../protocol/errors.ts'
 import { parseDeclaration, parseEffect, type ProgramView } from '../protocol/program.ts'
 import { deadlineOf, sendProblem, type Credential, type Door, type Handler } from './door.ts'
+import { FACT_WAITS_MAX } from './fact-waits.ts'
 import { findProgram, viewProgram, viewProgramDetail } from './program-view.ts'
 
 const PAGE_DEFAULT = 50
@@ -95,7 +96,11 @@ export const programFacts = (door: Door): Handler => async (request, reply, cred
   if (program === null) return sendProblem(reply, problem('unknown_program', `"${raw}"`))
   const facts = () => door.gateway.facts(credential.tenant, raw, FACTS_MAX).filter(({ seq }) => seq > after)
   const hasNews = (): boolean => (door.gateway.facts(credential.tenant, raw, 1)[0]?.seq ?? 0) > after
-  if (waitSeconds > 0 && !hasNews()) await nextFact(door, reply, hasNews, waitSeconds * 1_000)
+  if (waitSeconds > 0 && !hasNews()) {
+    const { tenant } = credential
+    if (door.factWaits.isFull(tenant)) return sendProblem(reply, problem('tenant_full', `${FACT_WAITS_MAX} requests of it wait for facts`))
+    await door.factWaits.next(tenant, reply, hasNews, waitSeconds * 1_000)
+  }
   // Who follows must miss none; who only looks wants the newest.
   const told = after > 0 ? facts().slice(0, max) : facts().slice(-max)
   return reply.send({ object: 'list', data: told.map((logged) => withoutOthers(door, credential, logged)) })
@@ -108,21 +113,6 @@ function withoutOthers(door: Door, { tenant }: Credential, logged: Logged): obje
   const by = calls.get(logged.fact.by)
   const isOwn = by !== undefined && programs.get(by.program)?.tenant === tenant
   return isOwn ? logged : { ...logged, fact: { ...logged.fact, by: 'another call' } }
-}
-
-/** Resolves when it has happened, when the time is over, or when nobody listens any more. */
-function nextFact(door: Door, reply: FastifyReply, hasHappened: () => boolean, waitMs: number): Promise<void> {
-  return new Promise((resolve) => {
-    const end = (): void => {
-      unwatch()
-      clearTimeout(timer)
-      reply.raw.off('close', end)
-      resolve()
-    }
-    const unwatch = door.gateway.watch(() => { if (hasHappened()) end() })
-    const timer = setTimeout(end, waitMs)
-    reply.raw.once('close', end)
-  })
 }
 
 export function shown(

@@ -100,7 +100,7 @@ const DAMAGES: readonly [number, string, (core: CoreState) => void][] = [
   [8, 'a State is owned by another tenant\'s program', (core) => { Object.assign(active(core), { tenant: tenantId('u') }) }],
   [8, 'a retry under one key would find another tenant\'s call', (core) => { core.digests.set('u/d1', call(core, 'running').id) }],
   [8, 'a program is in a session of another tenant', (core) => {
-    core.sessions.set(sessionId(tenantId('u'), 's'), { id: sessionId(tenantId('u'), 's'), tenant: tenantId('u'), lastUs: 0, program: program(core, 'runs').id, states: [] })
+    core.sessions.set(sessionId(tenantId('u'), 's'), { id: sessionId(tenantId('u'), 's'), tenant: tenantId('u'), program: program(core, 'runs').id, states: [] })
   }],
   [9, 'a program that failed holds KV', (core) => {
     program(core, 'moving').stage = { kind: 'failed', atUs: 1, why: '' }

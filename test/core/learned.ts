@@ -41,7 +41,7 @@ export class Learned {
     if (this.predicts) expectProgram(this.#deciding(this.core.nowUs), program.id)
     learnService(this.core, program, sizeMs * 1_000, calls)
     learnProgram(this.core, program, how)
-    program.stage = { kind: 'ended', atUs: this.core.nowUs, provisional: false }
+    program.stage = { kind: 'ended', atUs: this.core.nowUs, provisional: false, servedUs: program.standing.servedUs, callsDone: program.standing.callsDone }
   }
 
   open(sizeMs: number, kind = 'agent', tenant = T): Program {

@@ -165,6 +165,17 @@ test('the same id under two credentials is two programs, and a body of one never
   assert.notEqual(at.core.calls.get(mine)?.program, at.core.calls.get(other)?.program)
 })
 
+test('a program ends with the last of its calls, where the one that its runtime called final committed before', () => {
+  const at = new Quiet(1)
+  const claims = { ...CLAIMS, program: 'p', identity: { source: 'explicit', confidence: 100 } } as const
+  const [final, other] = [at.submit({ claims: { ...claims, final: true } }), at.submit({ claims })]
+  for (const call of [final, other]) at.measure(call)
+  at.end(final)
+  assert.equal(only(at.log, 'program.completed').length, 0)
+  at.end(other)
+  assert.deepEqual(only(at.log, 'program.completed').map(({ provisional }) => provisional), [false])
+})
+
 test('at callsOpenMax a call is refused and nothing else changes', () => {
   const at = new Quiet(1, { config: { callsOpenMax: 2 } })
   at.submit()

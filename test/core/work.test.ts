@@ -2,6 +2,7 @@ import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import fc from 'fast-check'
 import { must } from '../../src/core/assert.ts'
+import { rawOf } from '../../src/core/ids.ts'
 import { UNIT } from '../../src/core/predict/curve.ts'
 import { confidenceOf, isDrifting } from '../../src/core/predict/trust.ts'
 import { kindOf, knownOf, meanOf, remainingOf, sizeBucketOf, sizeInterval, sizeStart } from '../../src/core/predict/work.ts'
@@ -154,4 +155,23 @@ test('a program that is reopened has not ended', () => {
   turn(['cut'])
   assert.equal(only(at.log, 'program.reopened').length, 1)
   assert.deepEqual([total(work.service.ended), total(work.service.open)], [0, 1])
+})
+
+test('what a sub-agent does between the end of its program and its reopening does not leave the end counted', () => {
+  const at = new Quiet(1)
+  const turn = (toolResults: string[]) => at.submit({ claims: { ...CLAIMS, session: 's', toolResults } })
+  const first = turn([])
+  at.measure(first)
+  at.end(first, { finish: 'length', toolCalls: [{ id: 'cut', name: 'a' }] })
+  const root = must(at.core.programs, must(at.core.calls, first).program)
+  for (let count = 0; count < 4; count += 1) {
+    const call = at.submit({ claims: { ...CLAIMS, program: 'sub', parent: rawOf(root.id) } })
+    at.measure(call)
+    at.end(call)
+  }
+  assert.ok(root.stage.kind === 'ended' && root.standing.callsDone > root.stage.callsDone)
+  turn(['cut'])
+  const work = must(must(at.core.tenants, T).learned.kinds, 'agent')
+  const total = (weights: readonly number[]): number => weights.reduce((sum, weight) => sum + weight, 0)
+  for (const sizes of [work.service, work.calls]) assert.deepEqual([total(sizes.ended), total(sizes.open)], [0, 2])
 })

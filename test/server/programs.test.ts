@@ -3,6 +3,7 @@ import assert from 'node:assert/strict'
 import { describe, test } from 'node:test'
 import { FACT_VERSION } from '../../src/core/fact.ts'
 import { bodyId, callId, engineId, interruptId, programId, stateId, tenantId, threadId } from '../../src/core/ids.ts'
+import { FACT_WAITS_MAX } from '../../src/server/fact-waits.ts'
 import { appOf, bearer, tenantKey, type App, type Reply } from './app-of.ts'
 import { fakeGateway, joinEngine, type FakeGateway } from './fake-gateway.ts'
 
@@ -28,7 +29,7 @@ describe('a program', () => {
   test('is declared with its own id or one of ours, and the credential\'s class and deadline', async (t) => {
     const gateway = fakeGateway()
     const app = appOf(t, gateway, { tenants })
-    const named = await ask(app, 'POST', '/v1/programs', 'key-of-a', { id: 'run 1', session: 's', agent: 'coder', priorityClass: 'batch', deadline: 1 })
+    const named = await ask(app, 'POST', '/v1/programs', 'key-of-a', { id: 'run 1', session: 's', agent: 'coder' })
     assert.equal(named.statusCode, 201)
     assert.deepEqual([named.json().id, named.json().session, named.json().kind, named.json().priorityClass], ['run 1', 's', 'coder', 'interactive'])
     assert.equal(gateway.core.programs.get(programId(tenantId('a'), 'run 1'))?.deadlineUs, 10_000_000)
@@ -141,6 +142,29 @@ describe('an act on a program', () => {
     for (const query of ['after=x', 'waitSeconds=31', 'waitSeconds=-1']) {
       assert.equal((await ask(app, 'GET', `/v1/programs/p/facts?${query}`)).statusCode, 400)
     }
+  })
+
+  test('so many requests of one tenant wait for facts at once, and one more is refused by name while others are served', async (t) => {
+    const app = appOf(t, fakeGateway(), { tenants })
+    for (const key of ['key-of-a', 'key-of-b']) await ask(app, 'POST', '/v1/programs', key, { id: 'p' })
+    const wait = (key: string) => ask(app, 'GET', '/v1/programs/p/facts?after=1000000&waitSeconds=20', key)
+    const waits = Array.from({ length: FACT_WAITS_MAX }, () => wait('key-of-a'))
+    await new Promise((resolve) => { setTimeout(resolve, 50) })
+    const refused = await wait('key-of-a')
+    assert.deepEqual([refused.statusCode, refused.json().error.code], [429, 'tenant_full'])
+    const other = wait('key-of-b')
+    await new Promise((resolve) => { setTimeout(resolve, 20) })
+    await app.close()
+    assert.deepEqual(new Set((await Promise.all([...waits, other])).map(({ statusCode }) => statusCode)), new Set([200]), 'and a server that stops answers them')
+  })
+
+  test('a field that is not of a declaration or an effect is refused by its name', async (t) => {
+    const app = appOf(t, fakeGateway(), { tenants })
+    const declared = await ask(app, 'POST', '/v1/programs', 'key-of-a', { id: 'p', priority: 'interactive' })
+    assert.deepEqual([declared.statusCode, declared.json().error.code], [400, 'invalid_request'])
+    assert.match(declared.json().error.message, /priority/)
+    await ask(app, 'POST', '/v1/programs', 'key-of-a', { id: 'p' })
+    assert.match((await ask(app, 'POST', '/v1/programs/p/effects', 'key-of-a', { toolCall: 'x', done: true })).json().error.message, /done/)
   })
 
   test('who follows its facts misses none, however few fit one answer; who only looks gets the newest', async (t) => {

@@ -96,11 +96,13 @@ function takeOver(work: Work): void {
 
 /** An end that was provisional was none. */
 export function learnReopened(core: CoreState, program: Program): void {
+  const { stage, standing } = program
+  if (stage.kind !== 'ended') return
   for (const { service, calls } of works(core, program)) {
-    for (const [sizes, size] of [[service, toMs(program.standing.servedUs)], [calls, program.standing.callsDone]] as const) {
-      takeBack(sizes, sizeBucketOf(size, sizes.ended.length))
-      count(sizes, size, 1)
-    }
+    takeBack(service, sizeBucketOf(toMs(stage.servedUs), service.ended.length))
+    takeBack(calls, sizeBucketOf(stage.callsDone, calls.ended.length))
+    count(service, toMs(standing.servedUs), 1)
+    count(calls, standing.callsDone, 1)
   }
 }
 
