@@ -1,6 +1,6 @@
 /** Owns `entracte explain PROGRAM`: where its time went, or what it waits for now. */
 import { Command } from 'commander'
-import { explain, type Live } from '../core/explain.ts'
+import { explain, type Explanation, type Live } from '../core/explain.ts'
 import { explainText } from '../core/explain-text.ts'
 import type { Logged } from '../core/fact.ts'
 import type { ProgramDetail } from '../protocol/program.ts'
@@ -30,5 +30,6 @@ function liveOf(detail: ProgramDetail, facts: readonly Logged[]): Live {
   return {
     nowUs: started === undefined ? lastUs : Math.max(lastUs, started.atUs + detail.ageUs),
     queued: Object.fromEntries(queued),
+    known: { program: detail.id, stage: detail.stage.kind === 'ended' ? 'completed' : detail.stage.kind as Explanation['stage'], why: detail.stage.why ?? null },
   }
 }

@@ -18,6 +18,8 @@ export interface Live {
   readonly nowUs: Us
   /** By call of this program, where one waits in a queue. */
   readonly queued: Readonly<Record<string, Queued>>
+  /** What is known of it without them, where the oldest are no longer kept. */
+  readonly known?: { readonly program: string; readonly stage: Explanation['stage']; readonly why: string | null }
 }
 
 interface Queued {
@@ -109,7 +111,7 @@ export interface Explanation {
 
 /** `facts`: all of one program, oldest first. */
 export function explain(facts: readonly Logged[], live: Live): Explanation {
-  const life = lifeOf(facts, live.nowUs)
+  const life = lifeOf(facts, live)
   const timeline = timelineOf(facts, life.endUs)
   const calls = [...timeline.calls.values()]
   const waits = [...timeline.waits.values()]
@@ -132,7 +134,7 @@ export function explain(facts: readonly Logged[], live: Live): Explanation {
 
 type Life = Pick<Explanation, 'program' | 'agent' | 'stage' | 'why' | 'startUs' | 'endUs' | 'whole'>
 
-function lifeOf(facts: readonly Logged[], nowUs: Us): Life {
+function lifeOf(facts: readonly Logged[], { nowUs, known }: Live): Life {
   const lastUs = facts.at(-1)?.atUs ?? nowUs
   const startUs = facts[0]?.atUs ?? nowUs
   let life: Life = { program: '', agent: null, stage: 'open', why: null, startUs, endUs: Math.max(nowUs, lastUs), whole: false }
@@ -145,7 +147,10 @@ function lifeOf(facts: readonly Logged[], nowUs: Us): Life {
     else if (fact.kind === 'program.reopened') life = { ...life, program: rawOf(fact.program), stage: 'open', endUs: openEndUs }
     else if (fact.kind === 'call.arrived') life = { ...life, program: rawOf(fact.program) }
   }
-  return life
+  if (life.whole || known === undefined) return life
+  // Without its start its end may be gone too, and then nothing of it is waited for.
+  const isOver = known.stage !== 'open' && life.stage === 'open'
+  return { ...life, ...(isOver ? { stage: known.stage, why: known.why, endUs: lastUs } : {}), program: known.program }
 }
 
 const waitSpan = (wait: WaitTrack, endUs: Us): Span => ({ part: 'toolWait', fromUs: wait.startedUs, toUs: wait.endedUs ?? endUs })

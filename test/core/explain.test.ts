@@ -144,6 +144,15 @@ describe('explain', () => {
     assert.deepEqual(only(explained.parts), { decode: 30, other: 490 })
   })
 
+  test('says that it has ended also where none of its facts is kept any more, and waits for nothing then', () => {
+    const known = { program: 'p', stage: 'failed', why: 'nobody answered' } as const
+    const explained = explain([], { ...quiet(90), known })
+    assert.deepEqual([explained.program, explained.stage, explained.why, explained.waiting, explained.whole], ['p', 'failed', 'nobody answered', [], false])
+    assert.match(explainText(explained), /^p {2}failed after 0/)
+    const open = explain(log([50, { kind: 'program.reopened', program }]), { ...quiet(90), known: { ...known, stage: 'open' } })
+    assert.equal(open.stage, 'open')
+  })
+
   test('is open again once it is reopened', () => {
     const explained = explain(log([0, started()], [10, ended], [50, { kind: 'program.reopened', program }]), quiet(90))
     assert.deepEqual([explained.stage, explained.wallUs, explained.waiting.length], ['open', 90, 1])
