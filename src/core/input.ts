@@ -37,7 +37,7 @@ export interface Claims {
   readonly program: string | null
   readonly thread: string | null
   readonly session: string | null
-  /** The program whose sub-agent this one is. */
+  /** The program whose sub-agent this one is; of a call that names no program, the session whose newest program it is. */
   readonly parent: string | null
   /** The node of its program's graph that this call is, and the nodes or calls that it waits for. */
   readonly node: string | null

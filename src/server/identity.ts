@@ -17,6 +17,10 @@ interface Rule {
   readonly gives: Field
   /** Means this only beside an explicit program. */
   readonly besideProgram?: true
+  /** Means this only where a session is named and no program; a parent is a session then. */
+  readonly besideSession?: true
+  /** Means this only beside that header. */
+  readonly beside?: string
   /** Whose client sends it. */
   readonly harness?: string
 }
@@ -32,8 +36,16 @@ const RULES: readonly Rule[] = [
   { header: 'x-program-epoch', source: 'explicit', gives: 'epoch' },
   { header: 'x-program-final', source: 'explicit', gives: 'final' },
   { header: 'x-program-agent', source: 'explicit', gives: 'agent' },
+  // A sub-agent of Claude Code is named beside its session, and is a conversation of its own below it.
+  { header: 'x-claude-code-agent-id', source: 'native', gives: 'session', harness: 'claude-code', beside: 'x-claude-code-session-id' },
+  { header: 'x-claude-code-parent-agent-id', source: 'native', gives: 'parent', besideSession: true, beside: 'x-claude-code-agent-id' },
+  { header: 'x-claude-code-session-id', source: 'native', gives: 'parent', besideSession: true, beside: 'x-claude-code-agent-id' },
   { header: 'x-claude-code-session-id', source: 'native', gives: 'session', harness: 'claude-code' },
+  { header: 'x-dynamo-session-id', source: 'derived', gives: 'session' },
+  { header: 'x-dynamo-parent-session-id', source: 'derived', gives: 'parent', besideSession: true },
   { header: 'x-session-id', source: 'derived', gives: 'session' },
+  { header: 'x-session-affinity', source: 'derived', gives: 'session' },
+  { header: 'x-parent-session-id', source: 'derived', gives: 'parent', besideSession: true },
 ]
 
 const CONFIDENCE: Readonly<Record<IdentitySource, number>> =
@@ -61,7 +73,7 @@ export function identify(rawHeaders: readonly string[], chat: ChatClaims): Ident
   const found = new Map<Field, { readonly rule: Rule; readonly value: string }>()
   for (const rule of RULES) {
     const value = values.get(rule.header)
-    if (value === undefined || found.has(rule.gives) || (rule.besideProgram && !found.has('program'))) continue
+    if (value === undefined || found.has(rule.gives) || !isMeant(rule, found, values)) continue
     if (MALFORMED[rule.gives]?.test(value) === false) ignored.push({ header: rule.header, why: 'malformed' })
     else found.set(rule.gives, { rule, value })
   }
@@ -81,6 +93,12 @@ export function identify(rawHeaders: readonly string[], chat: ChatClaims): Ident
     kind: found.get('agent')?.value ?? undeclaredKind(found.get('session')?.rule.harness ?? null, chat.tools),
   }
   return { claims, ignored }
+}
+
+function isMeant({ besideProgram, besideSession, beside }: Rule, found: ReadonlyMap<Field, unknown>, values: ReadonlyMap<string, string>): boolean {
+  if (besideProgram && !found.has('program')) return false
+  if (besideSession && (found.has('program') || !found.has('session'))) return false
+  return beside === undefined || values.has(beside)
 }
 
 /** A list in a header is set apart by commas. */

@@ -1,6 +1,7 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
-import { programId, tenantId } from '../../src/core/ids.ts'
+import { must } from '../../src/core/assert.ts'
+import { programId, rawOf, tenantId } from '../../src/core/ids.ts'
 import type { DeclareProgram } from '../../src/core/input.ts'
 import { rootOf } from '../../src/core/lineage.ts'
 import type { Program } from '../../src/core/state.ts'
@@ -37,6 +38,22 @@ test('a parent learnt late is program.linked, once; one that would close a circl
   assert.deepEqual(claim('b', 'nobody'), ['program.linked', 'result.ignored', 'result.ignored', 'result.ignored'])
   assert.equal(rootOf(world.core, named(world, 'b')).id, 't/a')
   assert.equal(named(world, 'a').parent, null)
+})
+
+test('a parent session is the turn of it under way: its sub-agent folds to that, and stays there when the next turn comes', () => {
+  const world = new World(1)
+  const session = (name: string, parent: string | null = null) =>
+    must(world.core.programs, must(world.core.calls, world.submit({ claims: { ...CLAIMS, session: name, parent } })).program)
+  const root = session('root')
+  const child = session('child', 'root')
+  assert.equal(rootOf(world.core, child).id, root.id)
+  world.feed({ kind: 'cancelCall', tenant: T, program: rawOf(root.id), call: root.calls[0] ?? '' })
+  const later = session('root')
+  assert.notEqual(later.id, root.id)
+  const again = session('child', 'root')
+  assert.deepEqual([again.id, again.parent], [child.id, root.id])
+  assert.equal(session('other', 'nobody').parent, null)
+  assert.equal(world.log.filter(({ fact }) => fact.kind === 'result.ignored').length, 0)
 })
 
 test('a declared parent that is unknown, cancelled, another tenant\'s or too deep is refused and changes nothing', () => {

@@ -43,6 +43,23 @@ describe('identity', () => {
     }
   })
 
+  test('reads whose sub-agent a harness says it is: a conversation of its own below that of its parent', () => {
+    const cases: readonly [readonly [string, string][], string | null, string | null][] = [
+      [[['x-claude-code-session-id', 's'], ['x-claude-code-agent-id', 'a']], 'a', 's'],
+      [[['x-claude-code-session-id', 's'], ['x-claude-code-agent-id', 'b'], ['x-claude-code-parent-agent-id', 'a']], 'b', 'a'],
+      [[['x-claude-code-session-id', 's'], ['x-claude-code-parent-agent-id', 'a']], 's', null],
+      [[['x-claude-code-agent-id', 'a']], null, null],
+      [[['x-session-id', 'child'], ['x-session-affinity', 'child'], ['x-parent-session-id', 'root']], 'child', 'root'],
+      [[['x-dynamo-session-id', 'child'], ['x-dynamo-parent-session-id', 'root']], 'child', 'root'],
+      [[['x-parent-session-id', 'root']], null, null],
+      [[['x-program-id', 'p'], ['x-session-id', 'child'], ['x-parent-session-id', 'root']], 'child', null],
+    ]
+    for (const [headers, session, parent] of cases) {
+      const { claims } = of(...headers)
+      assert.deepEqual([claims.session, claims.parent], [session, parent], JSON.stringify(headers))
+    }
+  })
+
   test('takes a bare x-thread-id only beside an explicit program, and after our own', () => {
     assert.equal(of(['x-thread-id', 't']).claims.thread, null)
     assert.equal(of(['x-thread-id', 't'], ['x-program-id', 'p']).claims.thread, 't')
