@@ -66,7 +66,7 @@ const tenant = z.strictObject({
 const embedded = z.strictObject({
   id: name,
   kind: z.literal('embedded'),
-  /** A path to a GGUF file, `default`, or `tiny`. */
+  /** A path to a GGUF file, `default`, or `tiny`; served under the model's own name: `tiny` is `entracte-tiny`. */
   model: z.string().min(1).default('default'),
   /** Shared libraries of llama.cpp; null: those that were installed with us. */
   library: z.string().min(1).nullable().default(null),

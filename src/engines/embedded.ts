@@ -6,6 +6,9 @@
  * M2 Whatever the process says is checked twice: its shape, and that it fits what was asked. What does not fit ends the
  *    process's life: nothing after it can be trusted.
  * M3 A process that keeps dying is not started for ever: after RESTARTS_MAX in RESTART_WINDOW_MS it stays lost.
+ *
+ * It gives no inventory when it joins: the process is our child and ends with us, and with it what it held; a start
+ * recomputes. What a restart takes over is an engine's that outlives its control plane.
  */
 import { fileURLToPath } from 'node:url'
 import { join } from 'node:path'

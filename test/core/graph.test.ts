@@ -463,3 +463,14 @@ test('a graph is rebuilt by its facts alone', () => {
   at.feed({ kind: 'cancelThread', tenant: T, program: 'p', thread: 'b' })
   assert.deepEqual(at.replay(), at.core)
 })
+
+test('a parent of a declared node is named by the call that is it, and not by a call of another program that is its namesake', () => {
+  const at = begun()
+  at.nodes(node('first'), node('second', ['first']))
+  const own = at.call('first')
+  const claims = { ...CLAIMS, program: 'q', node: 'first', identity: { source: 'explicit', confidence: 100 } } as const
+  const other = at.submit({ claims })
+  assert.equal(at.core.calls.get(other)?.node, 'first')
+  assert.equal(at.refusal(at.feedOf(() => at.call('second', [other]))), 'node_conflict')
+  assert.equal(at.refusal(at.feedOf(() => at.call('second', [own]))), null)
+})

@@ -1,8 +1,11 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import fc from 'fast-check'
+import { must } from '../../src/core/assert.ts'
 import { bandsInOrder, chargeBand, count, emptyQueue, liftBandFloor, shareOf } from '../../src/core/bands.ts'
 import { callId, tenantId, type CallId } from '../../src/core/ids.ts'
+import { compareCalls, compareTurns } from '../../src/core/queue.ts'
+import type { Call } from '../../src/core/state.ts'
 import { chargeTenant, join, leave, liftFloor, noTenants, weighted, type TenantShares } from '../../src/core/tenants.ts'
 import { Quiet } from './quiet.ts'
 import { BARE, CLAIMS } from './world.ts'
@@ -226,4 +229,22 @@ test('a running call gives way to another tenant only once its own is ahead by m
     const facts = [...progress(), ...progress()]
     assert.equal(facts.some(({ fact }) => fact.kind === 'call.preempted'), taken, `${aheadUs}`)
   }
+})
+
+test('of two ready calls the one is served before whose tenant has had less; in one tenant, or of two models, arrival says it', () => {
+  const at = new Quiet(1, { engines: [{ ...BARE, runningMax: 1, models: ['m', 'n'] }] })
+  const ready = (tenant: string, model = 'm') => {
+    const call = at.submit({ tenant: tenantId(tenant), model })
+    at.measure(call)
+    return must(at.core.calls, call)
+  }
+  ready('hog')
+  const [second, third, other, elsewhere] = [ready('hog'), ready('hog'), ready('other'), ready('other', 'n')]
+  assert.deepEqual([second, third, other, elsewhere].map(({ stage }) => stage.kind), ['ready', 'ready', 'ready', 'ready'])
+  const sign = (a: Call, b: Call): number => Math.sign(compareTurns(at.core, a, b))
+  assert.deepEqual([sign(second, third), sign(third, second)], [-1, 1])
+  assert.deepEqual([sign(other, second), sign(second, other)], [-1, 1], 'it came later')
+  assert.equal(Math.sign(compareCalls(other, second)), 1)
+  assert.deepEqual([sign(second, elsewhere), sign(elsewhere, second)], [-1, 1], 'shares are of a model')
+  assert.equal(sign(second, second), 0)
 })

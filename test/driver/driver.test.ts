@@ -221,3 +221,27 @@ test('in observe mode decisions are recorded as not performed, and nothing is mo
   assert.equal(facts.some((fact) => fact.kind === 'kv.offload.begun'), false)
   await at.close()
 })
+
+test('where more inputs wait than the inbox holds, a call and every act are refused by name, and taken again when they were looked at', async () => {
+  const at = await house(TOOLS)
+  const { driver } = at
+  const acts = [
+    () => driver.declare({ tenant: LOCAL, program: 'p', session: null, agent: 'a', priorityClass: 'default', deadlineUs: null, parent: null, steps: null }),
+    () => driver.finish(LOCAL, 'p'), () => driver.cancel(LOCAL, 'p'), () => driver.cancelThread(LOCAL, 'p', 'main'), () => driver.cancelCall(LOCAL, 'p', 'c'),
+    () => driver.report(LOCAL, 'p', { epoch: null, parent: null, forks: [], nodes: [], outcomes: [] }), () => driver.commitEffect(LOCAL, 'p', 'tool', null),
+  ]
+  for (let count = 0; count < 10_000; count += 1) driver.post({ kind: 'due', timer: 'nobody' })
+  const refused = acts.map((act) => act())
+  const call = follow(driver.submit(submission([{ role: 'user', content: 'hello' }])))
+  for (const reply of await Promise.all(refused)) assert.deepEqual(reply, { ok: false, code: 'queue_full', why: '10000 inputs wait to be looked at' })
+  const { last } = await call
+  assert.deepEqual(last.kind === 'refused' && last.code, 'queue_full')
+  await until(() => driver.core.nowUs > 0)
+  for (;;) {
+    const reply = await acts[0]?.()
+    if (reply?.ok === true) break
+    await new Promise((resolve) => { setTimeout(resolve, 2) })
+  }
+  await at.close()
+  assert.deepEqual(at.fatal, [])
+})
