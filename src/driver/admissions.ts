@@ -4,8 +4,9 @@
  * shown, so nothing is answered that could be lost.
  */
 import { must } from '../core/assert.ts'
-import type { Fact } from '../core/fact.ts'
-import { rawOf, type CallId, type ProgramId } from '../core/ids.ts'
+import type { Fact, Logged } from '../core/fact.ts'
+import { rawOf, type CallId } from '../core/ids.ts'
+import type { Input } from '../core/input.ts'
 import type { Call, CoreState } from '../core/state.ts'
 import type { CallHandle, CallUpdate, ProgramReply } from './gateway.ts'
 import type { Outcome, Ports, StreamPart } from './ports.ts'
@@ -22,12 +23,10 @@ interface Asking {
   left: boolean
 }
 
-interface Waiting {
-  /** Whether the fact says that it was done. */
-  readonly isDone: (fact: Fact) => boolean
-  readonly program: ProgramId
-  readonly resolve: (reply: ProgramReply) => void
-}
+/** What a runtime does to its program. */
+export type Act = Extract<Input, { readonly program: string }>
+
+interface Told { readonly reply: ProgramReply; readonly resolve: (reply: ProgramReply) => void }
 
 export class Admissions {
   readonly #core: Readonly<CoreState>
@@ -37,7 +36,10 @@ export class Admissions {
   readonly #outcomes = new Map<CallId, Outcome>()
   /** How many were attached to a call and are not told yet. */
   readonly #joining = new Map<CallId, number>()
-  #replies: Waiting[] = []
+  /** Those who wait for an act that was not decided yet. */
+  readonly #acts = new Map<Input, (reply: ProgramReply) => void>()
+  /** What was decided of an act, by its last fact: that one may be lost until it is shown. */
+  readonly #replies = new Map<number, Told>()
   #refusal: Extract<CallUpdate, { kind: 'refused' }> | null = null
 
   constructor(core: Readonly<CoreState>, ports: Ports, streams: Streams) {
@@ -78,7 +80,9 @@ export class Admissions {
     this.#refusal = { kind: 'refused', code, why }
     for (const [id] of this.#asking) this.#answer(id, [this.#refusal])
     this.#streams.endAll({ kind: 'failed', code, why })
-    for (const waiting of this.#replies.splice(0)) waiting.resolve({ ok: false, code, why })
+    for (const resolve of [...this.#acts.values(), ...[...this.#replies.values()].map((told) => told.resolve)]) resolve({ ok: false, code, why })
+    this.#acts.clear()
+    this.#replies.clear()
   }
 
   /** Comes before the commit, so that what was said is durable with it: a retry can be shown it again. */
@@ -91,15 +95,23 @@ export class Admissions {
     this.#ports.bodies.put(resultOf(id), program.tenant, Buffer.from(result))
   }
 
-  reply(program: ProgramId, isDone: (fact: Fact) => boolean): Promise<ProgramReply> {
+  /** To the act that is posted now. */
+  reply(act: Act): Promise<ProgramReply> {
     const { promise, resolve } = deferred<ProgramReply>()
-    this.#replies.push({ isDone, program, resolve })
+    this.#acts.set(act, resolve)
     return promise
   }
 
   /** Comes before `show`, as soon as it is decided. */
-  decided(fact: Fact): void {
-    if (fact.kind === 'call.attached') this.#joining.set(fact.as, (this.#joining.get(fact.as) ?? 0) + 1)
+  decided(input: Input, facts: readonly Logged[]): void {
+    for (const { fact } of facts) if (fact.kind === 'call.attached') this.#joining.set(fact.as, (this.#joining.get(fact.as) ?? 0) + 1)
+    const resolve = this.#acts.get(input)
+    if (resolve === undefined) return
+    this.#acts.delete(input)
+    const reply = replyTo(input as Act, facts)
+    const last = facts.at(-1)
+    if (last === undefined) resolve(reply)
+    else this.#replies.set(last.seq, { reply, resolve })
   }
 
   /** Whether somebody listens to a call, or is about to: it is not given up then, whoever else has left. */
@@ -107,7 +119,15 @@ export class Admissions {
     return this.#joining.has(call) || this.#streams.hasFollowers(call)
   }
 
-  show(fact: Fact): void {
+  show({ fact, seq }: Logged): void {
+    this.#showCall(fact)
+    const told = this.#replies.get(seq)
+    if (told === undefined) return
+    this.#replies.delete(seq)
+    told.resolve(told.reply)
+  }
+
+  #showCall(fact: Fact): void {
     switch (fact.kind) {
       case 'call.arrived': return this.#arrived(fact.call)
       case 'call.attached': return this.#attached(fact.call, fact.as)
@@ -118,17 +138,8 @@ export class Admissions {
       case 'call.completed': return this.#completed(fact)
       case 'call.cancelled':
         this.#outcomes.delete(fact.call)
-        this.#cancelled(fact)
         return this.#streams.end(fact.call, { kind: 'failed', code: 'cancelled', why: fact.why })
       case 'call.failed': return this.#failed(fact.call, fact.code, fact.why)
-      case 'program.started':
-      case 'program.completed':
-      case 'effect.committed':
-      case 'program.cancelled':
-      case 'graph.reported':
-      case 'thread.cancelled':
-      case 'node.cancelled': return this.#replied(fact, fact.program, { ok: true, program: rawOf(fact.program) })
-      case 'program.refused': return this.#replied(null, `${fact.tenant}/${fact.program}` as ProgramId, { ok: false, code: fact.code, why: fact.why })
       default:
     }
   }
@@ -202,22 +213,15 @@ export class Admissions {
     this.#asking.get(id)?.answer(answer)
     this.#asking.delete(id)
   }
+}
 
-  // ------------------------------------------------------------------ programs
-
-  #cancelled(fact: Of<'call.cancelled'>): void {
-    const program = this.#core.calls.get(fact.call)?.program
-    if (program !== undefined) this.#replied(fact, program, { ok: true, program: rawOf(program) })
+/** An act is done, unless one of its own facts says why not. */
+function replyTo(act: Act, facts: readonly Logged[]): ProgramReply {
+  for (const { fact } of facts) {
+    if (fact.kind === 'program.refused') return { ok: false, code: fact.code, why: fact.why }
+    if (fact.kind === 'result.ignored' && fact.input === act.kind) return { ok: false, code: 'invalid_request', why: fact.why }
   }
-
-  /** Replies come in the order of the asking; a refusal names no act, so it answers the oldest about its program. */
-  #replied(fact: Fact | null, program: ProgramId, reply: ProgramReply): void {
-    const at = this.#replies.findIndex((waiting) => waiting.program === program && (fact === null || waiting.isDone(fact)))
-    const waiting = this.#replies[at]
-    if (waiting === undefined) return
-    this.#replies.splice(at, 1)
-    waiting.resolve(reply)
-  }
+  return { ok: true, program: act.program }
 }
 
 /** While what was decided waited for the disk, it ended and its program made room for another. */

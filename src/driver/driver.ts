@@ -5,14 +5,14 @@
  */
 import { InvariantError } from '../core/assert.ts'
 import { isBarrier, type Logged } from '../core/fact.ts'
-import { callId, moveId, programId, threadId, type CallId, type TenantId } from '../core/ids.ts'
+import { callId, moveId, programId, type CallId, type TenantId } from '../core/ids.ts'
 import type { Input } from '../core/input.ts'
 import { checkInvariants } from '../core/invariants.ts'
 import { nothingSeen } from '../core/invariants/law.ts'
 import { openTurn } from '../core/step.ts'
 import type { CoreState } from '../core/state.ts'
 import { upcast } from '../core/upcast.ts'
-import { Admissions } from './admissions.ts'
+import { Admissions, type Act } from './admissions.ts'
 import { BlackBox, type Dump } from './black-box.ts'
 import type { CallHandle, Gateway, GraphReport, ProgramReply, Submission } from './gateway.ts'
 import { Performer } from './perform.ts'
@@ -136,7 +136,6 @@ export class Driver implements Gateway {
       for (const logged of some) {
         this.#trace.note(this.core, logged)
         this.#performer.decided(logged)
-        this.#admissions.decided(logged.fact)
         facts.push(logged)
       }
     }
@@ -144,7 +143,9 @@ export class Driver implements Gateway {
       // Its last reader left, and since then another came.
       if (input.kind === 'hangUp' && this.#admissions.isHeard(input.call)) continue
       this.#blackBox.note(this.core, nowUs, input, this.#turns)
-      decided(turn.take(input))
+      const some = turn.take(input)
+      decided(some)
+      this.#admissions.decided(input, some)
     }
     decided(turn.end())
     this.#turns += 1
@@ -201,7 +202,7 @@ export class Driver implements Gateway {
   }
 
   #show(logged: Logged): void {
-    this.#admissions.show(logged.fact)
+    this.#admissions.show(logged)
     this.#performer.perform(logged)
     for (const watcher of this.#watchers) watcher(logged)
   }
@@ -275,63 +276,40 @@ export class Driver implements Gateway {
     return this.#inbox.length >= INBOX_MAX ? INBOX_FULL : null
   }
 
-  declare(program: Parameters<Gateway['declare']>[0]): Promise<ProgramReply> {
+  #act(act: Act): Promise<ProgramReply> {
     const closed = this.#closed()
     if (closed !== null) return Promise.resolve(closed)
-    const raw = program.program ?? this.#ports.ids.fresh()
-    const reply = this.#admissions.reply(programId(program.tenant, raw), ({ kind }) => kind === 'program.started')
-    this.post({ kind: 'declareProgram', ...program, program: raw })
+    const reply = this.#admissions.reply(act)
+    this.post(act)
     return reply
+  }
+
+  declare(program: Parameters<Gateway['declare']>[0]): Promise<ProgramReply> {
+    return this.#act({ kind: 'declareProgram', ...program, program: program.program ?? this.#ports.ids.fresh() })
   }
 
   finish(tenant: TenantId, program: string): Promise<ProgramReply> {
-    const closed = this.#closed()
-    if (closed !== null) return Promise.resolve(closed)
-    const reply = this.#admissions.reply(programId(tenant, program), ({ kind }) => kind === 'program.completed')
-    this.post({ kind: 'finishProgram', tenant, program })
-    return reply
+    return this.#act({ kind: 'finishProgram', tenant, program })
   }
 
   cancel(tenant: TenantId, program: string): Promise<ProgramReply> {
-    const closed = this.#closed()
-    if (closed !== null) return Promise.resolve(closed)
-    const reply = this.#admissions.reply(programId(tenant, program), ({ kind }) => kind === 'program.cancelled')
-    this.post({ kind: 'cancelProgram', tenant, program })
-    return reply
+    return this.#act({ kind: 'cancelProgram', tenant, program })
   }
 
   report(tenant: TenantId, program: string, report: GraphReport): Promise<ProgramReply> {
-    const closed = this.#closed()
-    if (closed !== null) return Promise.resolve(closed)
-    const reply = this.#admissions.reply(programId(tenant, program), (fact) => fact.kind === 'graph.reported' && fact.by === null)
-    this.post({ kind: 'reportGraph', tenant, program, ...report })
-    return reply
+    return this.#act({ kind: 'reportGraph', tenant, program, ...report })
   }
 
   cancelThread(tenant: TenantId, program: string, thread: string): Promise<ProgramReply> {
-    const closed = this.#closed()
-    if (closed !== null) return Promise.resolve(closed)
-    const id = threadId(programId(tenant, program), thread)
-    const reply = this.#admissions.reply(programId(tenant, program), (fact) => fact.kind === 'thread.cancelled' && fact.thread === id)
-    this.post({ kind: 'cancelThread', tenant, program, thread })
-    return reply
+    return this.#act({ kind: 'cancelThread', tenant, program, thread })
   }
 
   cancelCall(tenant: TenantId, program: string, call: string): Promise<ProgramReply> {
-    const closed = this.#closed()
-    if (closed !== null) return Promise.resolve(closed)
-    const reply = this.#admissions.reply(programId(tenant, program), (fact) =>
-      (fact.kind === 'call.cancelled' && fact.call === call) || (fact.kind === 'node.cancelled' && fact.node === call))
-    this.post({ kind: 'cancelCall', tenant, program, call })
-    return reply
+    return this.#act({ kind: 'cancelCall', tenant, program, call })
   }
 
   commitEffect(tenant: TenantId, program: string, toolCall: string, record: string | null): Promise<ProgramReply> {
-    const closed = this.#closed()
-    if (closed !== null) return Promise.resolve(closed)
-    const reply = this.#admissions.reply(programId(tenant, program), (fact) => fact.kind === 'effect.committed' && fact.toolCall === toolCall)
-    this.post({ kind: 'commitEffect', tenant, program, toolCall, record })
-    return reply
+    return this.#act({ kind: 'commitEffect', tenant, program, toolCall, record })
   }
 
   facts(tenant: TenantId, program: string, max: number): readonly Logged[] {

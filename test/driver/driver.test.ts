@@ -245,3 +245,16 @@ test('where more inputs wait than the inbox holds, a call and every act are refu
   await at.close()
   assert.deepEqual(at.fatal, [])
 })
+
+test('each act is answered by what was decided of it, though what it asks for happened by another', async () => {
+  const at = await house(TOOLS)
+  const { driver } = at
+  await follow(driver.submit(submission([{ role: 'user', content: 'hello' }], { program: 'p' })))
+  const node = { node: 'n', kind: 'CODE', thread: 'x', parents: [], join: null, serviceUs: null } as const
+  const report = { epoch: null, parent: null, forks: [{ thread: 'x', from: 'main' }], nodes: [node], outcomes: [] }
+  assert.deepEqual(await driver.report(LOCAL, 'p', report), { ok: true, program: 'p' })
+  const replies = await Promise.all([driver.cancelThread(LOCAL, 'p', 'x'), driver.cancelCall(LOCAL, 'p', 'n'), driver.cancelThread(LOCAL, 'p', 'nobody'), driver.finish(LOCAL, 'p')])
+  assert.deepEqual(replies.map((reply) => (reply.ok ? 'done' : reply.code)), ['done', 'node_closed', 'unknown_thread', 'done'])
+  await at.close()
+  assert.deepEqual(at.fatal, [])
+})
