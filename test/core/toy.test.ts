@@ -24,9 +24,10 @@ function waitedSeconds(order: OrderName, quantumSeconds: number): number {
     at.measure(call)
   }
   const report = (servedUs: number) => ({ ...REPORT, service: { ...emptyLedger(), useful: { residentUs: servedUs, workUs: servedUs } } })
+  const runOf = (call: CallId): number => at.core.calls.get(call)?.preemptions ?? 0
   const pause = (facts: readonly Logged[]): void => {
     for (const { call } of only(facts, 'call.preempted')) {
-      pause(at.feed({ kind: 'paused', engine: E0, reign: 1, call, attempt: 1, run: 0, epoch: 1, report: report(open.get(call)?.servedUs ?? 0) }))
+      pause(at.feed({ kind: 'paused', engine: E0, reign: 1, call, attempt: 1, run: runOf(call), epoch: 1, report: report(open.get(call)?.servedUs ?? 0) }))
     }
   }
   const feed = (run: () => unknown): void => {
@@ -36,6 +37,7 @@ function waitedSeconds(order: OrderName, quantumSeconds: number): number {
   }
   for (const program of Object.keys(PROGRAMS)) feed(() => arrive(program, 0, []))
   while (open.size > 0) {
+    assert.ok(waitedUs < 1_000 * SECOND_US, 'nobody gets on')
     const running = [...open].filter(([call]) => at.core.calls.get(call)?.stage.kind === 'running')
     waitedUs += TICK_US * (open.size - running.length)
     at.nowUs += TICK_US
@@ -48,17 +50,19 @@ function waitedSeconds(order: OrderName, quantumSeconds: number): number {
       feed(() => at.end(call, { finish: more ? 'tool_calls' : 'stop', toolCalls, report: report(servedUs) }))
       if (more) feed(() => arrive(program, index + 1, [`tool-of-${call}`]))
     }
-    const calls = running.filter((one) => !isDone(one)).map(([call, { servedUs }]) => ({ call, attempt: 1, run: 0, epoch: 1, report: report(servedUs) }))
+    const calls = running.filter((one) => !isDone(one)).map(([call, { servedUs }]) => ({ call, attempt: 1, run: runOf(call), epoch: 1, report: report(servedUs) }))
     feed(() => at.feed({ kind: 'progress', engine: E0, reign: 1, speeds: null, calls }))
   }
   return waitedUs / SECOND_US
 }
 
 test('the toy of Autellix gives its total waits: fcfs 18, mlfq 18, plas 12', () => {
-  // The paper gives no quanta. Under mlfq each call ends inside its first; under plas the long first calls do not.
+  // The paper gives no quanta, and with levels that double no one quantum gives both: mlfq waits 18 where every call ends
+  // inside its first, from 3.75 s on, and there plas takes a program down too late to win more than one of them.
   assert.equal(waitedSeconds('fcfs', 1), 18)
   assert.equal(waitedSeconds('mlfq', 4), 18)
   assert.equal(waitedSeconds('plas', 2.5), 12)
+  for (let quantum = 0.5; quantum <= 8; quantum += 0.5) assert.ok(waitedSeconds('mlfq', quantum) !== 18 || waitedSeconds('plas', quantum) > 12, `${quantum} s`)
 })
 
 test('a chain stands under atlas as it does under plas', () => {
