@@ -59,7 +59,7 @@ function runSuite(slot: Slot): Promise<Result> {
       const failed = /^ *not ok \d+ - (.*)$/m.exec(said)
       if (failed !== null) end({ kind: 'caught', by: failed[1] ?? '' })
     })
-    child.on('exit', (code) => end(code === 0 ? { kind: 'survived' } : { kind: 'broken', why: complained.split('\n').find((line) => line.includes('Error')) ?? `exit code ${code}` }))
+    child.on('close', (code) => end(code === 0 ? { kind: 'survived' } : { kind: 'broken', why: complained.split('\n').find((line) => line.includes('Error')) ?? `exit code ${code}` }))
   })
 }
 

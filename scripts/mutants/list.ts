@@ -40,11 +40,10 @@ export const MUTANTS: readonly Mutant[] = [
     [5, 'what is fed again counts twice in the State', '    if (fact.recomputeTokens > 0)\n        state.tail = { prefilled: 0, decoded: 0 };\n', ''],
     [1, 'a call that ends stays on its engine', '    engine.running.delete(call.id);\n', ''],
     [2, 'a call that is started stays in the queue', '        leaveLine(core, call);\n        dropReservation', '        dropReservation'],
-    [2, 'the next call of a thread starts though the one before is open', 'else if (thread.active === null)\n        thread.active = fact.call;\n    else\n        thread.waiting.push(fact.call);', 'else\n        thread.active = fact.call;'],
-    [2, 'a thread forgets who waits in it', 'thread.active = thread.waiting.shift() ?? null;', 'thread.active = null;'],
+    [2, 'the next call of a thread starts though the one before is open', 'else if (thread.active === null)\n        thread.active = fact.call;\n    else\n        thread.waiting = [...thread.waiting, fact.call];', 'else\n        thread.active = fact.call;'],
+    [2, 'a thread forgets who waits in it', 'thread.active = thread.waiting[0] ?? null;', 'thread.active = null;'],
     [14, 'open calls are not counted down', '        core.openCalls -= 1;\n', ''],
     [7, 'a tool call that was shown is not known afterwards', 'core.toolCalls.set(`${tenant}/${id}`, { call: call.id, answeredBy: null })', 'void id'],
-    [8, 'retries are found across tenants', 'core.digests.set(`${program.tenant}/${fact.digest}`, fact.call)', 'core.digests.set(`t/${fact.digest}`, fact.call)'],
     [0, 'what was paid ahead is never given back', "    if (!starts && stage.kind !== 'pausing')\n        prepay(core, call, 0);\n", ''],
   ]),
   ...of('core/apply-kv', [
@@ -56,7 +55,7 @@ export const MUTANTS: readonly Mutant[] = [
     [5, 'a corrupt image is kept for the next time', "    if (fact.sourceLost && move.from === 'host')\n        releaseHost(core, state);\n", ''],
     [9, 'an adopted prefix stays listed in its session', '            session.states = session.states.filter((id) => id !== fact.state);\n            state.owner', '            state.owner'],
     [9, 'a settled State stays with its thread', 'thread.state = null;', ';'],
-    [9, 'a session does not learn of the prefix it is left', 'must(core.sessions, fact.owner.session).states.push(state.id);', ';'],
+    [9, 'a session does not learn of the prefix it is left', 'sessionOf(core, fact.owner.session, state.tenant).states.push(state.id);', ';'],
     [11, 'Segments of a forgotten State stay', '    cutSpans(core, state, 0);\n', ''],
   ]),
   ...of('core/memory', [
@@ -131,7 +130,7 @@ export const MUTANTS: readonly Mutant[] = [
     [6, 'cancel does not reach sub-agents', 'if (child.stage.kind === \'open\' || isProvisional(child))', 'if (false)'],
     [14, 'a tenant may have all the programs', 'live < tenantProgramsMax', 'true'],
     [14, 'programs have no limit', 'if (d.core.programs.size < d.core.config.programsMax)', 'if (true)'],
-    [14, 'a program that is still open is forgotten', 'program.id !== spare && program.children === 0', 'program.id !== spare'],
+    [14, 'a program that is still open is forgotten', 'program.id !== spare && program.children.length === 0', 'program.id !== spare'],
   ]),
   ...of('core/submit', [
     [1, 'a call id is taken a second time', 'if (d.core.calls.has(input.call))', 'if (false)'],
@@ -235,10 +234,10 @@ export const MUTANTS: readonly Mutant[] = [
   ]),
   ...of('core/standing', [
     [13, 'waits of calls beside each other count twice for their program', 'if (standing.waiting === 0)\n        standing.waitedUs += core.nowUs - standing.waitingSinceUs;', 'standing.waitedUs += core.nowUs - sinceUs;'],
-    [0, 'the longest path is the last one', 'Math.max(standing.pathUs, (call.standing.inherited?.pathUs ?? 0) + ownUs)', '(call.standing.inherited?.pathUs ?? 0) + ownUs'],
+    [0, 'the longest path is the last one', 'Math.max(standing.past.pathUs, pathUs)', 'pathUs'],
   ]),
   ...of('core/predict/learn', [
-    [13, 'a sub-agent ages itself and not its root', 'program.parent === null ? [program] : [program, must(core.programs, rootOf(core, program).id)]', '[program]'],
+    [13, 'a sub-agent ages itself and not its root', '    if (program.parent !== null)\n        serve(core, must(core.programs, rootOf(core, program).id), grownUs, calls);', ''],
   ]),
   ...of('core/predict/learn', [
     [0, 'levels waver with every program that ends', 'if (sizeMs >= 2 * work.freshMs || 2 * sizeMs <= work.freshMs)', 'if (true)'],
@@ -285,6 +284,7 @@ export const MUTANTS: readonly Mutant[] = [
   ]),
   ...of('core/submit', [
     [3, 'results of two calls at once are taken', 'if (strange !== undefined && linked !== null)', 'if (false)'],
+    [8, 'a body is the retry of another tenant\'s', 'must(d.core.programs, call.program).tenant !== input.tenant', 'false'],
     [3, 'a body is the retry of another program\'s', 'programId(input.tenant, program) !== call.program', 'false'],
   ]),
   ...of('core/snapshot', [
