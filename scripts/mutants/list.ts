@@ -66,6 +66,7 @@ export const MUTANTS: readonly Mutant[] = [
     [0, 'an idle State is not found when memory is wanted', 'set.add(item);', ';'],
   ]),
   ...of('core/kv', [
+    [5, 'of a State that an engine has in part, all is copied', 'Math.min(stateTokens(state), state.device?.tokens ?? 0)', 'stateTokens(state)'],
     [11, 'host room is promised that is not there', 'neededBytes <= d.core.host.totalBytes;\n    const dropped = can ? imagesInTheWay(d, neededBytes) : null;', 'neededBytes <= d.core.host.totalBytes;\n    const dropped = can ? [] : null;'],
     [11, 'an image that is larger than its room is taken', "if (move.to === 'host' && input.bytes > move.reservedBytes)", 'if (false)'],
     [9, 'a copy is published for a program that was cancelled', "if (state.owner.kind === 'nobody')\n        return failMove(d, move, 'nobody owns it any more', false);", ''],
