@@ -47,6 +47,8 @@ export class Attempt {
   pausing = false
   recomputed: Tokens = 0
   readonly outputs: number[]
+  /** Of these, told. */
+  shown: Tokens
   readonly #prompt: Prompt
   readonly #promptTokens: Tokens
   readonly #texts: Texts
@@ -63,6 +65,7 @@ export class Attempt {
     this.rank = start.rank
     this.roomTokens = room.granted
     this.outputs = [...start.forced]
+    this.shown = start.forced.length
     this.#prompt = prompt
     this.#promptTokens = tokensOf(prompt.pieces)
     this.#texts = texts
@@ -100,19 +103,18 @@ export class Attempt {
   }
 
   /** Feeds so many tokens, and says one more where all that is known was fed. */
-  feed({ kind, again }: Need, tokens: Tokens): number[] {
+  feed({ kind, again }: Need, tokens: Tokens): void {
     const origin = kind === 'prefill' ? 'prefilled' : 'decoded'
-    for (let count = 0; count < tokens; count += 1) {
+    if (this.#texts.isBlank) this.kv.skip(tokens, origin)
+    else for (let count = 0; count < tokens; count += 1) {
       this.kv.feed(this.#tokenToFeed(), origin)
       this.#place += 1
       this.#settle()
     }
     if (again) this.recomputed += tokens
     const place = this.kv.tokens - this.#promptTokens
-    if (place < 0 || place < this.outputs.length || this.outputs.length >= this.#limit) return []
-    const token = sampled(this.start.seed, place, this.kv.last)
-    this.outputs.push(token)
-    return [token]
+    if (place < 0 || place < this.outputs.length || this.outputs.length >= this.#limit) return
+    this.outputs.push(this.#texts.isBlank ? 0 : sampled(this.start.seed, place, this.kv.last))
   }
 
   report(): AttemptReport {

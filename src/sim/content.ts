@@ -17,17 +17,34 @@ export interface Piece {
 /** Neighbours fed alike. */
 export interface Run { readonly origin: Origin; readonly tokens: Tokens }
 
-/** What calls said, by a digest of it; as immutable as text is. */
+/** What calls said, by a digest of it; as immutable as text is. Blank: every token is 0, for figures and not for proof. */
 export class Texts {
+  readonly isBlank: boolean
   readonly #said = new Map<number, readonly number[]>()
 
+  constructor(isBlank = false) {
+    this.isBlank = isBlank
+  }
+
   keep(tokens: readonly number[]): Piece {
+    if (this.isBlank) return { kind: 'said', id: 0, tokens: tokens.length }
     const id = tokens.reduce(mix, tokens.length)
     this.#said.set(id, tokens)
     return { kind: 'said', id, tokens: tokens.length }
   }
 
+  /** Tokens as a client sees them. */
+  shownAs(tokens: readonly number[]): string {
+    return this.isBlank ? '0 '.repeat(tokens.length) : tokens.map((token) => `${token.toString(36)} `).join('')
+  }
+
+  shownIn(text: string): number[] {
+    if (this.isBlank) return new Array<number>(text.length >> 1).fill(0)
+    return text.split(' ').filter((word) => word !== '').map((word) => Number.parseInt(word, 36))
+  }
+
   token({ kind, id }: Piece, place: Tokens): number {
+    if (this.isBlank) return 0
     return kind === 'given' ? mix(id, place) : this.#said.get(id)?.[place] ?? 0
   }
 }

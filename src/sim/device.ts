@@ -17,9 +17,9 @@ export class Kv {
   tokens: Tokens
   runs: Run[]
 
-  constructor(digests: Int32Array, runs: Run[]) {
+  constructor(digests: Int32Array, runs: Run[], tokens: Tokens) {
     this.#digests = digests
-    this.tokens = digests.length
+    this.tokens = tokens
     this.runs = runs
   }
 
@@ -32,6 +32,12 @@ export class Kv {
     this.#digests[this.tokens] = fedDigest(this.last, token, origin)
     this.tokens += 1
     addRun(this.runs, origin, 1)
+  }
+
+  /** Tokens that nobody looks at. */
+  skip(tokens: Tokens, origin: Origin): void {
+    this.tokens += tokens
+    addRun(this.runs, origin, tokens)
   }
 
   /** Of the last position: what the next token depends on. */
@@ -50,7 +56,7 @@ export class Kv {
   }
 
   copy(tokens: Tokens): Kv {
-    return new Kv(this.#digests.slice(0, tokens), cutRuns(this.runs, tokens))
+    return new Kv(this.#digests.slice(0, tokens), cutRuns(this.runs, tokens), tokens)
   }
 
   /** As a bad chip would. */
@@ -61,7 +67,7 @@ export class Kv {
   /** Over all of it, as an image's digest is. */
   checksum(): string {
     let sum = this.tokens
-    for (let place = 0; place < this.tokens; place += 1) sum = Math.imul(sum ^ (this.#digests[place] ?? 0), 0x01000193) ^ (sum >>> 13)
+    for (let place = 0; place < Math.min(this.tokens, this.#digests.length); place += 1) sum = Math.imul(sum ^ (this.#digests[place] ?? 0), 0x01000193) ^ (sum >>> 13)
     return (sum >>> 0).toString(16)
   }
 }
@@ -90,21 +96,18 @@ export class Device {
     if (keepTokens > (there?.kv.tokens ?? 0)) return `${state} has ${there?.kv.tokens ?? 0} tokens and ${keepTokens} were to be kept`
     const short = this.#shortage(state, grant)
     if (short !== null) return short
-    const resident = there ?? this.#take(state, new Kv(new Int32Array(0), []))
+    const resident = there ?? this.#take(state, new Kv(new Int32Array(0), [], 0))
     resident.kv.cut(keepTokens)
     resident.running = { call, grant }
     resident.mark = null
     return resident
   }
 
-  grant(call: CallId, grant: Granules): string | null {
-    for (const [state, { running }] of this.states) {
-      if (running?.call !== call) continue
-      const short = this.#shortage(state, grant)
-      if (short === null) running.grant = grant
-      return short
-    }
-    return null
+  grant(state: StateId, grant: Granules): string | null {
+    const running = this.states.get(state)?.running
+    const short = running == null ? null : this.#shortage(state, grant)
+    if (running != null && short === null) running.grant = grant
+    return short
   }
 
   /** The call is off; at most `keepTokens` stay. */

@@ -53,7 +53,6 @@ export class Engine {
   readonly #device: Device
   readonly #transfers: Transfers
   readonly #attempts = new Map<string, Attempt>()
-  readonly #said = new Map<Attempt, number[]>()
   readonly #moves = new Set<MoveId>()
   #link: Link | null = null
   #reign = 0
@@ -176,7 +175,6 @@ export class Engine {
   #leave(): void {
     this.#life += 1
     this.#attempts.clear()
-    this.#said.clear()
     this.#moves.clear()
     this.#transfers.clear()
     this.#batching = false
@@ -212,7 +210,7 @@ export class Engine {
       const roomTokens = grantGranules * this.#device.memory.granule
       if (roomTokens === attempt.roomTokens) continue
       attempt.roomTokens = roomTokens
-      this.#breach(this.#device.grant(call, grantGranules))
+      this.#breach(this.#device.grant(attempt.start.state, grantGranules))
     }
     this.#kick()
   }
@@ -257,7 +255,6 @@ export class Engine {
 
   #drop(attempt: Attempt, keepTokens: number): void {
     this.#attempts.delete(attempt.start.call)
-    this.#said.delete(attempt)
     this.#device.stop(attempt.start.state, keepTokens)
   }
 
@@ -288,9 +285,7 @@ export class Engine {
     for (const { attempt, need, tokens } of members) {
       if (this.#attempts.get(attempt.start.call) !== attempt) continue
       this.tokensFed += tokens * steps
-      const said = attempt.feed(need, tokens)
-      for (let step = 1; step < steps; step += 1) said.push(...attempt.feed(need, tokens))
-      if (said.length > 0) this.#said.set(attempt, [...this.#said.get(attempt) ?? [], ...said])
+      for (let step = 0; step < steps; step += 1) attempt.feed(need, tokens)
       if (attempt.done) this.#finish(attempt)
     }
     for (const attempt of [...this.#attempts.values()]) if (attempt.pausing) this.#endPaused(attempt)
@@ -319,12 +314,12 @@ export class Engine {
 
   /** What it said since the last time, as one chunk. */
   #flush(attempt: Attempt): void {
-    const tokens = this.#said.get(attempt)
-    if (tokens === undefined) return
-    this.#said.delete(attempt)
+    const index = attempt.shown
+    const tokens = attempt.outputs.slice(index)
+    if (tokens.length === 0) return
+    attempt.shown = attempt.outputs.length
     const { call, attempt: number } = attempt.start
-    const index = attempt.outputs.length - tokens.length
-    const parts = [{ kind: 'text', text: tokens.map((token) => `${token.toString(36)} `).join('') }] as const
+    const parts = [{ kind: 'text', text: this.#world.texts.shownAs(tokens) }] as const
     this.#link?.say(call, true, (sink) => sink.chunk({ call, attempt: number, index, tokens, parts }))
   }
 

@@ -193,9 +193,7 @@ export class Talk {
       asking.program = update.program
     }
     if (update.kind === 'part' && update.part.kind === 'text' && asking.call !== null) {
-      for (const text of update.part.text.split(' ')) {
-        if (text === '') continue
-        const token = Number.parseInt(text, 36)
+      for (const token of this.#world.texts.shownIn(update.part.text)) {
         const wrong = this.#world.oracle.wrong(asking.call, asking.tokens.length, token)
         if (wrong !== null) this.#world.wrong(10, wrong)
         asking.tokens.push(token)

@@ -31,7 +31,7 @@ export async function throughput(arrivals: readonly Arrival[], engineCount: numb
   const seed = 1
   const events = new Events()
   const faults = new Faults(seed, { rates: {}, only: null }, () => undefined)
-  const texts = new Texts()
+  const texts = new Texts(true)
   const oracle = new Oracle(texts, false)
   const images = new Map()
   const beganUs = events.nowUs
