@@ -199,19 +199,21 @@ export const MUTANTS: readonly Mutant[] = [
     [0, 'a State is fed again though a copy is quicker', 'feedAgain(engine, luggage.byOrigin, call.exactResume).workUs', '-1'],
   ]),
   ...of('core/policy/placement/least-seconds', [
-    [0, 'what is waited for in the queue is pressure too', 'growth - granulesFree(engine) - running, 0)', 'growth - granulesFree(engine), 0)'],
+    [0, 'what is waited for in the queue is pressure too', 'lacking + site.growthGranules - running, 0)', 'lacking + site.growthGranules, 0)'],
     [0, 'memory that calls before it wait for counts as free', 'ahead.get(engine.id) ?? 0', '0'],
-    [0, 'a full engine has no queue', 'coming >= runningMax ?', 'false ?'],
+    [0, 'a full engine has no queue', 'const forPlace = Math.max(0, 1 - places);', 'const forPlace = 0;'],
     [0, 'KV leaves its device for nothing', "(way === 'kept' ? core.config.placementGainUs : 0)", '0'],
     [0, 'a transfer costs nothing', 'transferUs: transferUs(core, luggage, engine, way)', 'transferUs: 0'],
   ]),
   ...of('core/placement', [
     [0, 'a State that goes to another engine is fed again though it could be moved', "if (way === 'moved')", 'if (false)'],
-    [0, 'a reserved call goes where nothing is kept for it', 'if (reserved !== null && candidates.includes(reserved))', 'if (false)'],
+    [0, 'a reserved call goes where nothing is kept for it', 'if (kept !== undefined)', 'if (false)'],
+  ]),
+  ...of('core/site', [
+    [0, 'a lost engine is placed on', "engine.stage === 'joined' && engine.capabilities", 'engine.capabilities'],
   ]),
   ...of('core/placements', [
-    [0, 'a lost engine is placed on', "engine.stage === 'joined' && couldHold", 'couldHold'],
-    [0, 'engines that cannot run a call take places among those looked at', '        if (engine.stage === \'joined\' && couldHold(core, engine, call))\n', '        if (engine.stage === \'joined\')\n'],
+    [0, 'engines that cannot run a call take places among those looked at', 'const able = sites.filter(({ engine }) => couldHold(core, engine, call));', 'const able = sites;'],
   ]),
   ...of('core/batch-return', [
     [0, 'suspended programs come back one by one', 'if (calls.size < 2)', 'if (true)'],
