@@ -1,13 +1,13 @@
 /** What is late, doubled or of another life changes nothing, and says why; what an attempt received is never lost. */
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
-import { callId, engineId, moveId, type CallId } from '../../src/core/ids.ts'
+import { callId, engineId, moveId, tenantId, type CallId } from '../../src/core/ids.ts'
 import type { Input } from '../../src/core/input.ts'
 import type { Logged } from '../../src/core/fact.ts'
 import { emptyLedger } from '../../src/core/state.ts'
 import { E0, kinds, only, Quiet, REPORT } from './quiet.ts'
 import { stateText } from './state-text.ts'
-import { LANES, random, World, type WorldOptions } from './world.ts'
+import { CLAIMS, LANES, random, World, type WorldOptions } from './world.ts'
 
 const E1 = engineId('e1')
 /** All but the number of the last fact and its time. */
@@ -190,4 +190,13 @@ test('a session that went with its newest program takes in what an older program
   at.end(call)
   at.feed({ kind: 'finishProgram', tenant: at.tenant, program: 'older' })
   assert.deepEqual([...at.core.sessions.values()].map(({ states }) => states.length), [1])
+})
+
+test('the body of one tenant is no retry of another\'s, though their digests are the same and no program is named', () => {
+  const at = new Quiet(1)
+  const claims = { ...CLAIMS, session: 's' }
+  const mine = at.submit({ claims, digest: 'd' })
+  const theirs = at.submit({ claims, digest: 'd', tenant: tenantId('u') })
+  assert.equal(only(at.log, 'call.attached').length, 0)
+  assert.notEqual(at.core.calls.get(theirs)?.program, at.core.calls.get(mine)?.program)
 })
