@@ -297,6 +297,7 @@ export class Engine {
     this.#reporting = true
     this.#world.events.after(this.shape.reportUs, () => {
       this.#reporting = false
+      this.#world.events.alone = true
       if (this.#attempts.size === 0) return
       if (!this.#isHung()) this.#progress()
       this.#reportSoon()

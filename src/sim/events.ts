@@ -56,8 +56,7 @@ export class Events {
   /** As `step`, and everybody who waited for it has gone on. */
   async happen(): Promise<boolean> {
     if (!this.step()) return false
-    // A tick comes when no promise is left to go on, and before anything of the real world.
-    if (!this.alone) await new Promise<void>((resolve) => { process.nextTick(resolve) })
+    if (!this.alone) await settled()
     return true
   }
 
@@ -96,5 +95,8 @@ export class Events {
     return top
   }
 }
+
+/** A tick comes when no promise is left to go on, and before anything of the real world. */
+export const settled = (): Promise<void> => new Promise((resolve) => { process.nextTick(resolve) })
 
 const isBefore = (a: Event, b: Event): boolean => a.atUs < b.atUs || (a.atUs === b.atUs && a.seq < b.seq)

@@ -9,7 +9,7 @@ import { Agent, type Runner } from './agent.ts'
 import { Texts } from './content.ts'
 import { ControlPlane } from './control.ts'
 import { Engine } from './engine.ts'
-import { Events } from './events.ts'
+import { Events, settled } from './events.ts'
 import { Faults } from './faults.ts'
 import { Oracle } from './measure.ts'
 import type { ProgramPlan } from './plan.ts'
@@ -62,7 +62,8 @@ export async function throughput(arrivals: readonly Arrival[], engineCount: numb
       begin: () => stop('no program of a trace has a sub-agent'),
     }, plan).begin())
   }
-  for (let told = 0; live > 0 && await events.happen();) {
+  for (let told = 0; live > 0 && events.step();) {
+    if (!events.alone) await settled()
     if (events.count < told + SAY_EVERY) continue
     told = events.count
     say(`${events.count} events, ${live} programs to go, ${Math.round((events.nowUs - beganUs) / 1e6)} s of virtual time`)

@@ -48,7 +48,10 @@ export class Wire {
   command(deliver: () => void): void {
     if (this.#isCut() && this.#drops) return
     this.#commandUs = Math.max(this.#commandUs, this.#arrivalUs())
-    this.#events.at(this.#commandUs, deliver)
+    this.#events.at(this.#commandUs, () => {
+      this.#events.alone = true
+      deliver()
+    })
   }
 
   /** From the engine to the control plane. `matters`: a report of progress does not. */
