@@ -297,6 +297,9 @@ export const MUTANTS: readonly Mutant[] = [
     [0, 'values of several shapes are taken for those of the first', 'if (sorts.every((sort) => sort === first))', 'if (true)'],
     [0, 'a collection takes items of the next', 'all.slice(at, at += length)', 'all.slice(at, at += length + 1)'],
   ]),
+  ...of('driver/perform', [
+    [14, 'results of a program that was forgotten meanwhile are kept', 'this.#ending.get(program) ?? []', 'this.#core.programs.get(program)?.calls ?? []'],
+  ]),
   ...of('driver/driver', [
     [0, 'a barrier fact is performed before it is durable', 'durable: !barrier }', 'durable: true }'],
   ]),

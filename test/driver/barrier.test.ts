@@ -3,7 +3,7 @@ import { test } from 'node:test'
 import { engineId } from '../../src/core/ids.ts'
 import { REPORT } from '../core/quiet.ts'
 import { byHand } from './by-hand.ts'
-import { submission } from './house.ts'
+import { LOCAL, submission } from './house.ts'
 
 test('a barrier fact is neither performed nor shown before it is durable; what follows it waits behind it', async () => {
   const at = await byHand()
@@ -38,5 +38,34 @@ test('a commit is shown when it is durable; what only flow facts tell is perform
   assert.equal(at.shown.length, 0)
   await at.flush()
   assert.ok(at.shown.includes('call.completed'))
+  assert.deepEqual(at.fatal, [])
+})
+
+test('what a call showed goes with its program, though that was forgotten before its end was durable', async () => {
+  const at = await byHand({ programsMax: 1 })
+  const serve = async (claims: Parameters<typeof submission>[1], ends: { finish: 'stop' | 'tool_calls'; toolCalls: { id: string; name: string }[] }): Promise<void> => {
+    at.driver.submit(submission([{ role: 'user', content: JSON.stringify(claims) }], { program: 'p', ...claims }))
+    await at.turn()
+    await at.flush()
+    const call = [...at.driver.core.calls.values()].at(-1)
+    at.sink().outcome(call?.id as never, 1, { record: null, promptTokens: 60, outputTokens: 10, cachedTokens: 0 })
+    at.sink().input({
+      kind: 'finished', engine: engineId('e0'), reign: 1, call: call?.id as never, attempt: 1, run: 0, epoch: 1, report: REPORT,
+      parts: { waitUs: 0, recomputeUs: 0, prefillUs: 1, decodeUs: 1 }, spans: [{ tokens: 60, origin: 'prefilled', digest: 'a' }], toolEffect: 'irreversible', resume: 'none', ...ends,
+    })
+    await at.turn()
+    await at.flush()
+  }
+  await serve({}, { finish: 'tool_calls', toolCalls: [{ id: 't', name: 'pay' }] })
+  await serve({ toolResults: ['t'] }, { finish: 'stop', toolCalls: [] })
+  const results = (): string[] => [...at.bodies.keys()].filter((id) => id.startsWith('result:'))
+  assert.equal(results().length, 1, 'a retry of what was paid is shown it again')
+  void at.driver.finish(LOCAL, 'p')
+  await at.turn()
+  at.driver.submit(submission([{ role: 'user', content: 'hello' }], { program: 'q' }))
+  await at.turn()
+  assert.deepEqual([...at.driver.core.programs.values()].map(({ id }) => String(id).split('/')[1]), ['q'])
+  await at.flush()
+  assert.deepEqual(results(), [])
   assert.deepEqual(at.fatal, [])
 })

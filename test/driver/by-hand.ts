@@ -16,6 +16,7 @@ export interface ByHand {
   readonly shown: Fact['kind'][]
   readonly fatal: Error[]
   readonly dumps: Dump[]
+  readonly bodies: ReadonlyMap<string, Uint8Array>
   sink(): EngineSink
   /** Runs what was put off to come soon, until nothing is. */
   turn(): Promise<void>
@@ -62,7 +63,7 @@ export async function byHand(core: Partial<CoreConfig> = {}): Promise<ByHand> {
     }
   }
   const made: ByHand = {
-    driver, commands, shown, fatal, dumps, turn,
+    driver, commands, shown, fatal, dumps, bodies, turn,
     sink: () => sink as EngineSink,
     async flush() {
       for (let one = appends.shift(); one !== undefined; one = appends.shift()) {
