@@ -9,7 +9,7 @@ import type { Claims } from '../core/input.ts'
 import type { FinishReason } from '../core/state.ts'
 import type { Us } from '../core/units.ts'
 import type { CallUpdate, Submission } from '../driver/gateway.ts'
-import { Chance, hashOf } from './chance.ts'
+import { Chance, hashOf, mix } from './chance.ts'
 import { tokensOf, type Piece, type Texts } from './content.ts'
 import type { Life } from './control.ts'
 import type { Events } from './events.ts'
@@ -164,9 +164,9 @@ export class Talk {
     const seed = hashOf(worldSeed, `seed of ${name}`)
     const pieces = [...this.#pieces, given]
     const body: Body = { pieces, says: call.says, then: call.then === 'tool' ? 'tool' : 'end', tool: call.tool, seed }
-    const text = JSON.stringify(body)
+    const digest = pieces.reduce((sum, piece) => mix(mix(sum, piece.id), piece.tokens), mix(seed, call.says))
     return {
-      tenant: this.#tenant, claims: { ...claims, toolResults: this.#toolResults }, model: 'm', body: text, digest: `${this.#agent} ${hashOf(1, text).toString(16)}`,
+      tenant: this.#tenant, claims: { ...claims, toolResults: this.#toolResults }, model: 'm', body: JSON.stringify(body), digest: `${this.#agent} ${digest.toString(16)}`,
       promptTokensEstimate: tokensOf(pieces), maxTokens: call.maxTokens ?? call.says + 8, seed, exactResume: null, priorityClass, deadlineUs,
     }
   }
