@@ -112,7 +112,7 @@ export interface CoreConfig {
 
 export const CORE_DEFAULTS: CoreConfig = {
   mode: 'schedule',
-  order: 'fcfs-program',
+  order: 'gittins',
   residency: 'least-cost',
   placement: 'least-seconds',
   joint: null,

@@ -9,8 +9,8 @@ import type { CoreState } from './state.ts'
 type JointPolicy = Pick<CoreConfig, 'order' | 'residency' | 'placement'>
 
 const JOINTS: Readonly<Record<JointName, JointPolicy>> = {
-  /** Whole programs: the oldest goes first, its KV is lost only where that pays, and it runs where it is done soonest. */
-  'entracte': { order: 'fcfs-program', residency: 'least-cost', placement: 'least-seconds' },
+  /** Whole programs: who is soonest done for what it costs goes first, its KV is lost only where that pays, and it runs where it is done soonest. */
+  'entracte': { order: 'gittins', residency: 'least-cost', placement: 'least-seconds' },
   /** What engines and their routers do by themselves. */
   'engine-own': { order: 'fcfs', residency: 'lru-host', placement: 'most-room' },
 }

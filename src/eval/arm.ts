@@ -17,9 +17,9 @@ export interface Arm {
 export const ENGINES_TODAY: Arm = { name: 'fcfs + lru-host', order: 'fcfs', residency: 'lru-host', exactResume: false }
 
 /** What `entracte serve` does unless told otherwise. */
-export const ENTRACTE: Arm = { name: 'fcfs-program + least-cost', order: 'fcfs-program', residency: 'least-cost', exactResume: true }
+export const ENTRACTE: Arm = { name: 'gittins + least-cost', order: 'gittins', residency: 'least-cost', exactResume: true }
 
-export const ORDERS: readonly OrderName[] = ['fcfs', 'fcfs-program', 'plas']
+export const ORDERS: readonly OrderName[] = ['fcfs', 'fcfs-program', 'plas', 'gittins']
 
 export function armOf(order: OrderName, residency: ResidencyName, exactResume = residency !== 'lru-host'): Arm {
   const plain = residency !== 'lru-host' && !exactResume ? ', plain' : ''

@@ -42,7 +42,7 @@ describe('the demo', () => {
     assert.equal(closed, 2)
     assert.deepEqual(configs.map(({ core }) => core), [
       { order: 'fcfs', residency: 'lru-host', exactResume: false, hostMiBMax: 48 },
-      { order: 'fcfs-program', residency: 'least-cost', exactResume: true, hostMiBMax: 48 },
+      { order: 'gittins', residency: 'least-cost', exactResume: true, hostMiBMax: 48 },
     ])
     assert.deepEqual(configs[0].engines, configs[1].engines)
     assert.deepEqual(configs[0].listen, { host: '127.0.0.1', port: 0 })
