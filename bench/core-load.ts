@@ -4,6 +4,7 @@
  * virtual. Only the core is timed: what happens here is between two steps.
  */
 import { emptyCore } from '../src/core/apply.ts'
+import { assert } from '../src/core/assert.ts'
 import { CORE_DEFAULTS, type OrderName } from '../src/core/config.ts'
 import type { Logged } from '../src/core/fact.ts'
 import { bodyId, callId, engineId, moveId, tenantId, type CallId, type EngineId, type MoveId } from '../src/core/ids.ts'
@@ -40,7 +41,7 @@ const SPEEDS: EngineSpeeds = {
 
 /** One chain of calls: of a program of a tenant. */
 interface Chain { readonly program: number; readonly thread: number; contextTokens: number; last: CallId | null; result: string | null }
-interface Running { readonly call: CallId; readonly attempt: number; readonly engine: EngineId; readonly baseTokens: number; readonly promptTokens: number; outputTokens: number; pausing: boolean }
+interface Running { readonly call: CallId; readonly attempt: number; readonly run: number; readonly engine: EngineId; readonly baseTokens: number; readonly promptTokens: number; outputTokens: number; pausing: boolean }
 interface Moving { readonly move: MoveId; readonly engine: EngineId; readonly tokens: number }
 
 export class CoreLoad {
@@ -57,11 +58,14 @@ export class CoreLoad {
   readonly #moves: Moving[] = []
   readonly #timers: { readonly name: string; readonly atUs: number }[] = []
   #calls = 0
+  readonly #waitingMin: number
 
   constructor(order: OrderName, waiting: number, callsPerProgram = CALLS_PER_PROGRAM, seed = 1) {
     this.#draws = new Draw(seed)
+    this.#waitingMin = waiting
+    const most = 2 * waiting + 10_000
     this.core = emptyCore({
-      ...CORE_DEFAULTS, order, callsOpenMax: 2 * waiting + 10_000, programsMax: 2 * waiting + 10_000, tenantCallsOpenMax: 2 * waiting + 10_000, tenantProgramsMax: 2 * waiting + 10_000, hostBytesMax: 2 ** 38,
+      ...CORE_DEFAULTS, order, callsOpenMax: most, programsMax: most, tenantCallsOpenMax: most, tenantProgramsMax: most, hostBytesMax: 2 ** 38,
       tenantWeights: Object.fromEntries(Array.from({ length: TENANTS }, (_, index) => [`tenant-${index}`, 1 + (index % 4)])),
     })
     // Beside those in line some run, and some are at their tools.
@@ -88,6 +92,7 @@ export class CoreLoad {
       this.feed(this.#submit(chain))
       for (const call of this.#toMeasure.splice(0)) this.feed(this.#measured(call))
     }
+    assert(this.ready >= this.#waitingMin, `${this.ready} calls wait, and ${this.#waitingMin} were to`)
   }
 
   decide(input: Input): Logged[] {
@@ -96,6 +101,11 @@ export class CoreLoad {
 
   feed(input: Input): void {
     this.perform(this.decide(input))
+  }
+
+  /** What this load says must count: an engine that is not heard any more would make every step cheap. */
+  #mustCount(facts: readonly Logged[]): void {
+    for (const { fact } of facts) assert(fact.kind !== 'result.ignored' || fact.input !== 'finished', `an end was not heard: ${fact.kind === 'result.ignored' ? fact.why : ''}`)
   }
 
   /** Inputs of one moment: what the driver takes at once. */
@@ -196,7 +206,7 @@ export class CoreLoad {
     for (const running of calls) running.outputTokens += 8
     return {
       kind: 'progress', engine: of.engine, reign: 1, speeds: null,
-      calls: calls.map((running) => ({ call: running.call, attempt: running.attempt, run: 0, epoch: 1, report: this.#report(running) })),
+      calls: calls.map((running) => ({ call: running.call, attempt: running.attempt, run: running.run, epoch: 1, report: this.#report(running) })),
     }
   }
 
@@ -206,7 +216,7 @@ export class CoreLoad {
     const running = take(this.#running, this.#draws.unit())
     if (running === null) return null
     running.outputTokens += 8
-    const from = { engine: running.engine, reign: 1, call: running.call, attempt: running.attempt, run: 0, epoch: 1 }
+    const from = { engine: running.engine, reign: 1, call: running.call, attempt: running.attempt, run: running.run, epoch: 1 }
     const report = this.#report(running)
     const tool = this.#draws.unit() < 0.7
     return {
@@ -223,7 +233,7 @@ export class CoreLoad {
     const index = this.#running.findIndex(({ pausing }) => pausing)
     const [running] = index < 0 ? [] : this.#running.splice(index, 1)
     if (running === undefined) return null
-    return { kind: 'paused', engine: running.engine, reign: 1, call: running.call, attempt: running.attempt, run: 0, epoch: 1, report: this.#report(running) }
+    return { kind: 'paused', engine: running.engine, reign: 1, call: running.call, attempt: running.attempt, run: running.run, epoch: 1, report: this.#report(running) }
   }
 
   #moved(): Input | null {
@@ -236,6 +246,7 @@ export class CoreLoad {
   // ---------------------------------------------------------------- the driver's part
 
   perform(facts: readonly Logged[]): void {
+    this.#mustCount(facts)
     for (const { fact } of facts) {
       switch (fact.kind) {
         case 'call.arrived':
@@ -247,7 +258,7 @@ export class CoreLoad {
           break
         case 'call.scheduled':
           this.#running.push({
-            call: fact.call, attempt: fact.attempt, engine: fact.engine, baseTokens: fact.baseTokens, outputTokens: fact.forcedTokens,
+            call: fact.call, attempt: fact.attempt, run: this.core.calls.get(fact.call)?.preemptions ?? 0, engine: fact.engine, baseTokens: fact.baseTokens, outputTokens: fact.forcedTokens,
             promptTokens: this.core.calls.get(fact.call)?.promptTokens ?? 0, pausing: false,
           })
           break
