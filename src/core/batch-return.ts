@@ -12,12 +12,13 @@ import { granulesFree, stateOf } from './kv-read.ts'
 import { carryOut } from './placement.ts'
 import { candidatesFor, placementOf } from './placements.ts'
 import { pack, type Parcel, type Room } from './policy/placement/pack.ts'
+import type { Ahead } from './policy/placement/placement.ts'
 import { candidates } from './queue.ts'
 import { sitesOf } from './site.ts'
 import type { Call } from './state.ts'
 import type { Granules } from './units.ts'
 
-const NOBODY: ReadonlyMap<EngineId, Granules> = new Map()
+const NOBODY: Ahead = new Map()
 
 export function returnMany(d: Deciding, model: string): void {
   const rooms = roomsOf(d, model)

@@ -16,6 +16,7 @@ import type { CallId, EngineId } from './ids.ts'
 import { discardDevice, giveWay, type MayLose } from './kv.ts'
 import { callWaitingOn, granulesFor, granulesFree, granulesLeaving, granulesOf, sequencesLeaving, stateOf } from './kv-read.ts'
 import { carryOut, placementFor } from './placement.ts'
+import type { Line } from './policy/placement/placement.ts'
 import type { Victim } from './policy/residency/residency.ts'
 import { giveUpWorst, preemptFor } from './preempt.ts'
 import { reservedFor, reservedOn } from './reservations.ts'
@@ -50,10 +51,8 @@ export function dispatch(d: Deciding): void {
 interface Look {
   /** Engines of the model, as they stand. */
   sites: Site[]
-  /** Device memory that calls before the present one wait for, by engine. */
-  readonly wanted: Map<EngineId, Granules>
-  /** How many such calls there are, by engine. */
-  readonly waiting: Map<EngineId, number>
+  /** Calls before the present one that wait, by engine, and the device memory they wait for. */
+  readonly ahead: Map<EngineId, Line>
   /** How many in all. */
   waiters: number
   /** Calls that could not start. */
@@ -92,8 +91,8 @@ function startCalls(d: Deciding, model: string): void {
 }
 
 function newLook(d: Deciding, model: string): Look {
-  const wanted = new Map([...d.core.turns.reservations].map(([engine, { granules }]) => [engine, granules]))
-  return { sites: sitesOf(d.core, model), wanted, waiting: new Map(), waiters: 0, passed: new Set(), victims: new Map(), againUs: Number.MAX_SAFE_INTEGER }
+  const ahead = new Map([...d.core.turns.reservations].map(([engine, { granules }]) => [engine, { calls: 0, granules }]))
+  return { sites: sitesOf(d.core, model), ahead, waiters: 0, passed: new Set(), victims: new Map(), againUs: Number.MAX_SAFE_INTEGER }
 }
 
 /** How many calls that do not fit are looked at: the first alone where no engine has a place for one more. */
@@ -105,17 +104,17 @@ function tryRun(d: Deciding, call: Call, look: Look): boolean {
   const state = stateOf(d.core, call)
   if (state?.residence.kind === 'moving') return false
   if (look.waiters >= d.core.config.memoryWaitersMax && !needsNoRoom(d, call, state, look)) return false
-  const placed = placementFor(d, call, state, look.sites, look.wanted)
+  const placed = placementFor(d, call, state, look.sites, look.ahead)
   if (placed === null) return false
   const { engine } = placed.site
   const held = state?.device?.engine === engine.id ? state.device.granules : 0
   const needed = Math.max(0, granulesBy(d.core, call, state, engine, placed.way) - held)
   const kept = reservedOn(d.core, engine, call)
-  const better = (look.wanted.get(engine.id) ?? 0) - kept
-  const before = look.waiting.get(engine.id) ?? 0
+  const line = lineOf(look, engine)
+  const better = line.granules - kept
   if (!fits(engine, needed, better, held > 0)) {
     // Nobody gives way for a call that would have no place.
-    if (before === 0 || before < placesOf(engine)) {
+    if (line.calls === 0 || line.calls < placesOf(engine)) {
       const { seq } = d.core
       makeRoom(d, call, engine, needed + better, look)
       if (d.core.seq !== seq) look.sites = sitesOf(d.core, call.model)
@@ -125,18 +124,21 @@ function tryRun(d: Deciding, call: Call, look: Look): boolean {
       return false
     }
   }
-  look.wanted.set(engine.id, better)
-  carryOut(d, call, state, engine, look.wanted)
+  look.ahead.set(engine.id, { ...line, granules: better })
+  carryOut(d, call, state, engine, look.ahead)
   return true
 }
+
+const lineOf = (look: Look, engine: Engine): Line => look.ahead.get(engine.id) ?? NOBODY
+const NOBODY: Line = { calls: 0, granules: 0 }
 
 const placesOf = ({ capabilities, running, resuming }: Engine): number => capabilities.runningMax - running.size - resuming
 
 /** What it lacks is kept from worse calls for this look; and from better ones too, once the first in line waited long for its size. */
 function passOver(d: Deciding, call: Call, engine: Engine, needed: Granules, look: Look): void {
   const kept = reservedOn(d.core, engine, call)
-  look.wanted.set(engine.id, (look.wanted.get(engine.id) ?? 0) + needed - kept)
-  look.waiting.set(engine.id, (look.waiting.get(engine.id) ?? 0) + 1)
+  const { calls, granules } = lineOf(look, engine)
+  look.ahead.set(engine.id, { calls: calls + 1, granules: granules + needed - kept })
   look.waiters += 1
   const first = kept > 0 ? needed > kept : look.passed.size === 0 && !d.core.turns.reservations.has(engine.id)
   if (!first || call.stage.kind !== 'ready' || placesOf(engine) <= 0 || !isLarge(engine, needed)) return
@@ -155,7 +157,8 @@ function needsNoRoom(d: Deciding, call: Call, state: State | null, look: Look): 
     if (places <= 0) return false
     const needed = granulesFor(d.core, engine, call)
     if (state?.device?.engine === engine.id && needed <= state.device.granules) return true
-    return places > (look.waiting.get(engine.id) ?? 0) && freeGranules - (look.wanted.get(engine.id) ?? 0) >= needed
+    const { calls, granules } = lineOf(look, engine)
+    return places > calls && freeGranules - granules >= needed
   })
 }
 

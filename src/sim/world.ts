@@ -87,7 +87,6 @@ export class World {
   /** Agents by number; their sub-agents come with them. */
   readonly #arrived: number[] = []
   #healedUs: Us | null = null
-  #stuckUs: Us | null = null
   #live = 0
 
   constructor(settings: Settings, { tell = null, planted = (command) => command }: Watching = {}) {
@@ -247,20 +246,8 @@ export class World {
     this.#digest.update(facts.map(({ text }) => `${life.number} ${text}\n`).join(''))
     if (this.#tell !== null) for (const { text } of facts) this.#tell(`${this.events.nowUs} life ${life.number} ${text}`)
     const { core } = life.driver
-    this.#checkStuck(core)
+    checkNobodyIsStuck(core)
     if (this.#healedUs !== null && this.events.nowUs > this.#healedUs + WAIT_US_MAX) checkWaiting(core, core.nowUs, WAIT_US_MAX)
-  }
-
-  /** A pause or a reservation may keep an engine idle for a moment; nothing may for longer. */
-  #checkStuck(core: Readonly<CoreState>): void {
-    const { nowUs } = this.events
-    try {
-      checkNobodyIsStuck(core)
-      this.#stuckUs = null
-    } catch (error) {
-      this.#stuckUs ??= nowUs
-      if (nowUs - this.#stuckUs > STUCK_US_MAX) throw error
-    }
   }
 
   /** The log is one history, whoever wrote it. */
@@ -299,7 +286,6 @@ export class World {
 
 const brief = (command: EngineCommand): string => JSON.stringify(command, (key, value: unknown) => (key === 'body' || key === 'prepared' || key === 'forced' ? undefined : value))
 
-const STUCK_US_MAX = 5 * SECOND_US
 const PROGRESS_STEPS = 1_000
 /**
  * Where nothing goes wrong no ready call waits longer (invariant 13). The load: at most `callsOpenMax` calls, 40, of about 2 s

@@ -141,9 +141,19 @@ test('memory that calls before it wait for is not counted as free', () => {
   const call = at.named('p')
   at.measure(call)
   const [alone] = priced(at.core, call)
-  const [behind] = priced(at.core, call, new Map([[engineId('e0'), 256]]))
+  const [behind] = priced(at.core, call, new Map([[engineId('e0'), { calls: 1, granules: 256 }]]))
   assert.ok(alone !== undefined && behind !== undefined)
   assert.ok(behind.pressureUs + behind.queueUs > alone.pressureUs + alone.queueUs)
+})
+
+test('each call before it that waits for the same engine is one more departure to wait for', () => {
+  const at = new Quiet(1, { engines: [{ ...LANES, runningMax: 1 }, LANES] })
+  at.measure(at.named('runs'))
+  const call = at.named('p')
+  at.measure(call)
+  const queueOf = (calls: number): number => priced(at.core, call, new Map([[engineId('e0'), { calls, granules: 0 }]]))[0]?.queueUs ?? NaN
+  assert.ok(queueOf(0) > 0)
+  assert.deepEqual([queueOf(1), queueOf(3)], [2 * queueOf(0), 4 * queueOf(0)])
 })
 
 test('when an engine is lost, what ran there is placed again in the same step', () => {

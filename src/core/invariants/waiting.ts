@@ -3,6 +3,7 @@
  * any load, nobody waits while everything that could serve him stands idle.
  */
 import { must } from '../assert.ts'
+import { policyNames } from '../joints.ts'
 import { couldHold } from '../kv-read.ts'
 import type { Call, CoreState, Engine } from '../state.ts'
 import type { Us } from '../units.ts'
@@ -37,6 +38,7 @@ function canRun(core: Readonly<CoreState>, engine: Engine, call: Call): boolean 
   if (memory === null) return true
   const state = must(core.threads, call.thread).state
   const device = state === null ? null : must(core.states, state).device
-  // KV on a device ties a call to it, and that engine may be lost.
-  return device === null ? memory.sequences > 0 : device.engine === engine.id
+  // Where KV on a device ties a call to it, that engine may be lost; where it does not, a call may wait for a faster one.
+  const isTied = device !== null && policyNames(core).placement === 'most-room'
+  return isTied ? device.engine === engine.id : memory.sequences > 0
 }

@@ -2,7 +2,7 @@
  * The engine where the call is predicted to be done first, with what it costs those who must make room (seed section 17).
  * Five terms, all in microseconds that this placement adds, each instant in one of them only:
  *
- *   queue     departures that must come before it has a place, and before running calls free the memory it lacks, times
+ *   queue     departures that must come before those ahead of it and it have a place, and before running calls free the memory it lacks, times
  *             the measured time between departures: how long calls stayed there of late, over how many run
  *   prefill   its new tokens, and what is not on the device and cannot be copied there, fed as it will be fed: what was
  *             decoded one by one where the recompute is exact, at prefill speed where it is plain
@@ -22,7 +22,7 @@ import { must } from '../../assert.ts'
 import type { Site } from '../../site.ts'
 import type { Call, CoreState, Engine } from '../../state.ts'
 import type { Granules, Tokens, Us } from '../../units.ts'
-import type { Ahead, PlacementPolicy, Terms } from './placement.ts'
+import type { Ahead, Line, PlacementPolicy, Terms } from './placement.ts'
 
 export const leastSeconds: PlacementPolicy = {
   name: 'least-seconds',
@@ -65,9 +65,10 @@ function termsOf(core: Readonly<CoreState>, call: Readonly<Call>, luggage: Lugga
   const { engine } = site
   const held = state?.device?.engine === engine.id ? state.device.granules : 0
   const needed = Math.max(0, granulesBy(core, call, state, engine, way) - held)
-  const short = shortOf(site, needed, held > 0, ahead.get(engine.id) ?? 0)
+  const line = ahead.get(engine.id) ?? NOBODY
+  const short = shortOf(site, needed, held > 0, line.granules)
   return {
-    queueUs: departures(site, held > 0, short) * site.departureUs,
+    queueUs: departures(site, line.calls, held > 0, short) * site.departureUs,
     prefillUs: prefillUs(call, luggage, engine, way),
     transferUs: transferUs(core, luggage, engine, way),
     criticalUs: expectedTokens(core, call) * stepUs(engine, engine.running.size + 1),
@@ -94,8 +95,10 @@ function shortOf(site: Site, needed: Granules, hasSequence: boolean, aheadGranul
 }
 const NOTHING_SHORT: Short = { running: 0, other: 0 }
 
-function departures({ engine, places, sequencesFull, meanGranules }: Site, hasSequence: boolean, short: Short): number {
-  const forPlace = Math.max(0, 1 - places)
+const NOBODY: Line = { calls: 0, granules: 0 }
+
+function departures({ engine, places, sequencesFull, meanGranules }: Site, callsAhead: number, hasSequence: boolean, short: Short): number {
+  const forPlace = Math.max(0, 1 + callsAhead - places)
   const allRun = !hasSequence && sequencesFull && engine.running.size >= engine.sequencesUsed
   return Math.max(forPlace, allRun ? 1 : 0, Math.ceil(short.running / Math.max(1, meanGranules)))
 }

@@ -29,8 +29,12 @@ export interface Candidate extends Terms {
   readonly way: Way
 }
 
-/** Device memory that calls before this one wait for, by engine. */
-export type Ahead = ReadonlyMap<EngineId, Granules>
+/** Who waits for an engine before this call, and for how much of its device memory. */
+export interface Line {
+  readonly calls: number
+  readonly granules: Granules
+}
+export type Ahead = ReadonlyMap<EngineId, Line>
 
 export interface PlacementPolicy {
   readonly name: string
