@@ -3,7 +3,7 @@
  * memory. Arms take turns within a seed, beginning with another each time, so that a machine that grows slow favours none.
  */
 import type { OrderName } from '../src/core/config.ts'
-import { columns, size } from '../src/core/explain-text.ts'
+import { columns, size } from '../src/core/explain/explain-text.ts'
 import { armOf, ENGINES_TODAY, ENTRACTE, ORDERS, type Arm } from '../src/eval/arm.ts'
 import { startArm } from '../src/eval/arm-server.ts'
 import { fitTo, loadMix, planArrivals, type Mix } from '../src/eval/mix.ts'

@@ -2,7 +2,7 @@
  * Owns the bench of the log on disk: how many barrier facts a second become durable when many wait, how long one alone
  * takes, and how long a long log takes to replay. No engine and no model take part.
  */
-import { columns } from '../src/core/explain-text.ts'
+import { columns } from '../src/core/explain/explain-text.ts'
 import type { Logged } from '../src/core/fact.ts'
 import { tenantId } from '../src/core/ids.ts'
 import { recover } from '../src/driver/recover.ts'

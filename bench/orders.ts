@@ -3,7 +3,7 @@
  * burst, with enough memory and a third of it, learned on one half of a trace and scored on the other. Virtual time over
  * the real core; the same figures on every machine.
  */
-import { columns } from '../src/core/explain-text.ts'
+import { columns } from '../src/core/explain/explain-text.ts'
 import { mean, pairedRatio, quantile, type Interval, type PairedRun } from '../src/eval/stats.ts'
 import { bar, type Bar, type Bench, type BenchResult } from './bench.ts'
 import { LOADS, MIX, ROWS, SPEEDS, type Load } from './orders-plan.ts'

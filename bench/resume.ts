@@ -3,7 +3,7 @@
  * each way, stand side by side and take turns, so that all are measured on the same machine in the same minutes. The
  * program is the same everywhere: a quarter of its context was generated, and its tool result is eight tokens.
  */
-import { columns } from '../src/core/explain-text.ts'
+import { columns } from '../src/core/explain/explain-text.ts'
 import type { Arm } from '../src/eval/arm.ts'
 import { startArm, type ArmServer } from '../src/eval/arm-server.ts'
 import type { MixEngine } from '../src/eval/mix.ts'

@@ -1,5 +1,5 @@
 /** Owns `bench sim`: how fast the simulator plays ten thousand programs of the tau-bench trace on sixteen engines. */
-import { columns } from '../src/core/explain-text.ts'
+import { columns } from '../src/core/explain/explain-text.ts'
 import { Draw } from '../src/eval/draw.ts'
 import { arrivalsUs, loadTrace, waitSampler } from '../src/eval/traces.ts'
 import type { CallPlan, ProgramPlan } from '../src/sim/plan.ts'

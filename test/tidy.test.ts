@@ -160,7 +160,7 @@ describe('the directions', () => {
     ['src/engines/a.ts', 'import { type x }', 'src/core/state.ts'],
     ['src/engines/a.ts', 'import { x }', 'src/core/ids.ts'],
     ['src/store/a.ts', 'import type { x }', 'src/driver/ports.ts'],
-    ['src/eval/a.ts', 'import { x }', 'src/core/explain.ts'],
+    ['src/eval/a.ts', 'import { x }', 'src/core/explain/explain.ts'],
     ['src/cli/a.ts', 'import { x }', 'src/main.ts'],
     ['src/engine/llama/a.ts', 'import { x }', 'src/engine/b.ts'],
   ]

@@ -46,7 +46,7 @@ export const MUTANTS: readonly Mutant[] = [
     [7, 'a tool call that was shown is not known afterwards', 'core.toolCalls.set(`${tenant}/${id}`, { call: call.id, answeredBy: null })', 'void id'],
     [0, 'what was paid ahead is never given back', "    if (!starts && stage.kind !== 'pausing')\n        prepay(core, call, 0);\n", ''],
   ]),
-  ...of('core/apply-kv', [
+  ...of('core/kv/apply-kv', [
     [5, 'an offload frees the source before it is published', "            return true;\n        case 'kv.onboard.begun'", "            releaseDevice(core, must(core.states, fact.state));\n            return true;\n        case 'kv.onboard.begun'"],
     [5, 'the image is dropped when its copy in begins', '    if (fact.forCall === null)\n        return;', '    releaseHost(core, must(core.states, fact.state));\n    if (fact.forCall === null)\n        return;'],
     [11, 'a move that failed keeps its reservation', 'core.host.reservedBytes -= move.reservedBytes;', "if (core.states.get(move.state)?.owner.kind !== 'thread') core.host.reservedBytes -= move.reservedBytes;"],
@@ -58,14 +58,14 @@ export const MUTANTS: readonly Mutant[] = [
     [9, 'a session does not learn of the prefix it is left', 'sessionOf(core, fact.owner.session, state.tenant).states.push(state.id);', ';'],
     [11, 'Segments of a forgotten State stay', '    cutSpans(core, state, 0);\n', ''],
   ]),
-  ...of('core/memory', [
+  ...of('core/kv/memory', [
     [11, 'a Segment reference is not dropped', 'segment.refs -= 1;', ''],
     [11, 'a fork does not count its references', 'must(core.segments, segment).refs += 1;', ';'],
     [11, 'memory that is released is not given back', 'engine.ownedGranules -= state.device.granules;', ''],
     [14, 'an empty session is kept', 'core.sessions.delete(id);', ';'],
     [0, 'an idle State is not found when memory is wanted', 'set.add(item);', ';'],
   ]),
-  ...of('core/kv', [
+  ...of('core/kv/kv', [
     [5, 'of a State that an engine has in part, all is copied', 'Math.min(stateTokens(state), state.device?.tokens ?? 0)', 'stateTokens(state)'],
     [11, 'host room is promised that is not there', 'neededBytes <= d.core.host.totalBytes;\n    const dropped = can ? imagesInTheWay(d, neededBytes) : null;', 'neededBytes <= d.core.host.totalBytes;\n    const dropped = can ? [] : null;'],
     [11, 'an image that is larger than its room is taken', "if (move.to === 'host' && input.bytes > move.reservedBytes)", 'if (false)'],
@@ -88,25 +88,25 @@ export const MUTANTS: readonly Mutant[] = [
   ...of('core/ready', [
     [2, 'READY ignores the declared parents', 'if (!areParentsCommitted(d.core, call))', 'if (false)'],
   ]),
-  ...of('core/graph-follow', [
+  ...of('core/graph/graph-follow', [
     [2, 'a join that has fired fires again', "node.stage.kind === 'open' && must(d.core.programs, program).stage.kind === 'open' ? verdictOn", 'true ? verdictOn'],
     [6, 'siblings that a join needs no more run on', "if (node.join?.siblings !== 'cancel')", 'if (true)'],
     [6, 'a node is cancelled and its call runs on', 'endCallOf(d, nodeAt(d, fact.program, fact.node), fact.why);', ''],
     [9, 'a thread that a losing branch ran in keeps its KV', 'endLost(d, lost);', 'lost.clear();'],
     [6, 'a branch that somebody else needs is cancelled too', "if (node.stage.kind !== 'open' || openChildrenOf(graph, node).length > 0)", "if (node.stage.kind !== 'open')"],
   ]),
-  ...of('core/join', [
+  ...of('core/graph/join', [
     [2, 'a join of any waits for all', "case 'any': return 1;", "case 'any': return parents;"],
     [2, 'a join counts open parents as committed', 'return committed >= needed ?', 'return committed + open >= needed ?'],
   ]),
-  ...of('core/apply-graph', [
+  ...of('core/graph/apply-graph', [
     [2, 'a node keeps a call that was given up, and nobody else may be it', 'node.call = null;', ';'],
     [1, 'a node ends twice', "if (node.stage.kind !== 'open')\n        return;", ''],
     [11, 'a fork counts no reference to what it shares', 'shareSpans(core, from, state);', 'state.spans = [...from.spans];'],
     [0, 'service that follows a node is not counted', 'child.afterUs + (child.serviceUs ?? 0)', 'child.afterUs'],
     [2, 'a call that commits leaves its node open', "case 'call.completed': return closeOf(core, fact.call, { kind: 'committed', atUs });", "case 'call.completed': return;"],
   ]),
-  ...of('core/graph-check', [
+  ...of('core/graph/graph-check', [
     [2, 'a graph may wait for itself', '?? circle(to)', ''],
     [2, 'a parent may be a call of another program', 'if (theirs.id !== mine.id)', 'if (false)'],
     [14, 'a graph has no limit', '?? tooMany(to)', ''],
@@ -152,13 +152,13 @@ export const MUTANTS: readonly Mutant[] = [
     [5, 'an image that does not verify is used', 'if (state.host !== null && !verified.has(state.host.image))', 'if (false)'],
     [0, 'the host tier is not drained to a smaller size', 'if (hostFreeBytes(d.core) >= 0)', 'if (true)'],
   ]),
-  ...of('core/inventory', [
+  ...of('core/kv/inventory', [
     [5, 'KV that is there already is adopted again', "if (state.residence.kind !== 'gone')", 'if (false)'],
     [3, 'KV of an epoch that is over is adopted', 'if (epoch !== null && epoch !== held.epoch)', 'if (false)'],
     [4, 'KV of other tokens is adopted', 'if (held.tokens === 0 || digestAt(core, state, held.tokens) !== held.digest)', 'if (held.tokens === 0)'],
     [11, 'KV is adopted for which there is no room', 'if (granulesOf(engine, held.tokens) > granulesFree(engine))', 'if (false)'],
   ]),
-  ...of('core/kv-read', [
+  ...of('core/kv/kv-read', [
     [13, 'KV is kept for a call whose client is gone', "call.stage.kind !== 'detached' && ", ''],
     [11, 'granules are rounded down', 'Math.ceil(tokens / engine.capabilities.memory.granule)', 'Math.floor(tokens / engine.capabilities.memory.granule)'],
   ]),
@@ -179,20 +179,20 @@ export const MUTANTS: readonly Mutant[] = [
     [0, 'preemption pays even where nothing is gained', 'if (gainUs === null || gainUs < Math.max(1, d.core.config.preemptGainUs))', 'if (gainUs === null)'],
     [0, 'a program that gave way is made to give way again at once', 'if (restsUntilUs > d.nowUs)', 'if (false)'],
   ]),
-  ...of('core/slack', [
+  ...of('core/queue/slack', [
     [13, 'boosts have no cap', 'if (!hasShare(d, call))', 'if (false)'],
     [13, 'a boost trusts a predictor that drifts', 'if (remaining.drifting)', 'if (false)'],
     [13, 'a boost trusts a guess', 'if (remaining.confidencePpm < boostConfidencePpmMin)', 'if (false)'],
     [13, 'what is late whatever is done pushes others aside', 'if (d.nowUs > dueUs - remaining.lowUs)', 'if (false)'],
   ]),
-  ...of('core/aging', [
+  ...of('core/queue/aging', [
     [13, 'nobody ages', 'passed ? call.level - 1 : call.level', 'call.level'],
     [13, 'who was passed by nobody goes up too', 'passed ? call.level - 1 : call.level', 'call.level - 1'],
   ]),
-  ...of('core/reservations', [
+  ...of('core/queue/reservations', [
     [13, 'memory stays reserved for a call that runs', 'core.turns.reservations.delete(engine);', ';'],
   ]),
-  ...of('core/continuation', [
+  ...of('core/kv/continuation', [
     [5, 'an image is read by an engine with another key', ' && capabilities.imageKey === imageKey;', ';'],
     [11, 'room is made for a call and not for its longer image', "way === 'onboarded' ? granulesOf(engine, state?.host?.tokens ?? 0) : 0", '0'],
     [0, 'a copy is made though feeding again is quicker', '&& copyUs <= againUs ?', '?'],
@@ -212,27 +212,27 @@ export const MUTANTS: readonly Mutant[] = [
   ...of('core/site', [
     [0, 'a lost engine is placed on', "engine.stage === 'joined' && engine.capabilities", 'engine.capabilities'],
   ]),
-  ...of('core/placements', [
+  ...of('core/policy/placements', [
     [0, 'engines that cannot run a call take places among those looked at', 'const able = sites.filter(({ engine }) => couldHold(core, engine, call));', 'const able = sites;'],
   ]),
-  ...of('core/batch-return', [
+  ...of('core/kv/batch-return', [
     [0, 'suspended programs come back one by one', 'if (calls.size < 2)', 'if (true)'],
   ]),
   ...of('core/policy/placement/pack', [
     [11, 'an engine is packed with more than it has room for', 'room.granules < granules || room.places < 1', 'room.places < 1'],
     [0, 'a packing is not improved', 'moveOne(load) || exchangeTwo(load)', 'false'],
   ]),
-  ...of('core/boosts', [
+  ...of('core/queue/boosts', [
     [13, 'boosted work is not counted', 'account.boostedUs += workOf(grown);', ';'],
     [13, 'a boost that is over still counts as open', 'account.open -= 1;', ';'],
     [13, 'who left the line is aged', '    core.turns.aging.delete(call.id);\n', ''],
   ]),
-  ...of('core/tenants', [
+  ...of('core/queue/tenants', [
     [13, 'a tenant that was away comes back with credit', '    share.virtual = Math.max(share.virtual, tenants.floor);\n', ''],
     [13, 'a tenant is charged nothing', 'share.virtual += weighted(chargeUs, weight);', ''],
     [13, 'a tenant is charged times its weight', '(chargeUs * VIRTUAL_PER_US) / weight', 'chargeUs * VIRTUAL_PER_US * weight'],
   ]),
-  ...of('core/bands', [
+  ...of('core/queue/bands', [
     [13, 'a class band starves the others', '.sort((a, b) => a.virtual - b.virtual || bandRank(a.band) - bandRank(b.band))', '.sort((a, b) => bandRank(a.band) - bandRank(b.band))'],
   ]),
   ...of('core/standing', [
@@ -245,7 +245,7 @@ export const MUTANTS: readonly Mutant[] = [
   ...of('core/predict/learn', [
     [0, 'levels waver with every program that ends', 'if (sizeMs >= 2 * work.freshMs || 2 * sizeMs <= work.freshMs)', 'if (true)'],
   ]),
-  ...of('core/promote', [
+  ...of('core/queue/promote', [
     [13, 'nobody is promoted', 'if (crossesUs > 0)', 'if (true)'],
     [14, 'the timer of a promotion is left', 'clearTimer(d, timerOf(call));', 'void timerOf(call);'],
   ]),
@@ -273,7 +273,7 @@ export const MUTANTS: readonly Mutant[] = [
   ...of('core/step', [
     [0, 'time goes back', 'Math.max(nowUs, core.nowUs)', 'nowUs'],
   ]),
-  ...of('core/inventory', [
+  ...of('core/kv/inventory', [
     [5, 'whatever an engine holds under a name is adopted', 'digestAt(core, state, held.tokens) !== held.digest', 'false'],
     [3, 'the epoch of what an engine holds is not checked', 'epoch !== null && epoch !== held.epoch', 'false'],
     [5, 'a State that was fed anew elsewhere is taken back', "if (state.residence.kind !== 'gone')", 'if (false)'],

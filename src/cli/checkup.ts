@@ -3,7 +3,7 @@ import { accessSync, constants, existsSync, readFileSync, statfsSync } from 'nod
 import { freemem, totalmem } from 'node:os'
 import { dirname, join } from 'node:path'
 import type { Config, EngineConfig } from '../config.ts'
-import { size } from '../core/explain-text.ts'
+import { size } from '../core/explain/explain-text.ts'
 import { cacheDirectory, PROBES_FILE } from '../models/cache.ts'
 import { ModelError } from '../models/model-error.ts'
 import { resolveModel } from '../models/resolve.ts'

@@ -1,7 +1,7 @@
 /** Owns `entracte explain PROGRAM`: where its time went, or what it waits for now. */
 import { Command } from 'commander'
-import { explain, type Explanation, type Live } from '../core/explain.ts'
-import { explainText } from '../core/explain-text.ts'
+import { explain, type Explanation, type Live } from '../core/explain/explain.ts'
+import { explainText } from '../core/explain/explain-text.ts'
 import type { Logged } from '../core/fact.ts'
 import type { ProgramDetail } from '../protocol/program.ts'
 import { withServer } from './options.ts'

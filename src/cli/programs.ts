@@ -1,6 +1,6 @@
 /** Owns `entracte programs`: the programs a running server knows, newest first. */
 import { Command } from 'commander'
-import { columns, duration } from '../core/explain-text.ts'
+import { columns, duration } from '../core/explain/explain-text.ts'
 import type { ProgramView } from '../protocol/program.ts'
 import { wholeNumber, withServer } from './options.ts'
 import { ServerClient, type ServerOptions } from './server-client.ts'

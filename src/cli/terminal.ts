@@ -1,5 +1,5 @@
 /** Owns what is written to the terminal: results on stdout, everything else on stderr, a progress line only on a TTY. */
-import { size } from '../core/explain-text.ts'
+import { size } from '../core/explain/explain-text.ts'
 import type { ModelProgress } from '../models/resolve.ts'
 
 const BAR_WIDTH = 28

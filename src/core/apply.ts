@@ -4,18 +4,18 @@
  */
 import { NO_LEDGER } from './account.ts'
 import { applyCall } from './apply-call.ts'
-import { applyGraph, applyToNodes } from './apply-graph.ts'
-import { applyKv } from './apply-kv.ts'
+import { applyGraph, applyToNodes } from './graph/apply-graph.ts'
+import { applyKv } from './kv/apply-kv.ts'
 import { must } from './assert.ts'
 import type { CoreConfig } from './config.ts'
 import type { Fact, Logged } from './fact.ts'
 import { interruptId, type InterruptId, type ProgramId, type SessionId, type TenantId } from './ids.ts'
-import { dropEmptySession, sessionOf } from './memory.ts'
+import { dropEmptySession, sessionOf } from './kv/memory.ts'
 import { learnProgram, learnProgramBegun, learnReopened, learnWait, learnWaitBegun } from './predict/learn.ts'
 import { emptyWork } from './predict/work.ts'
 import { joinRoot, newStanding } from './standing.ts'
 import type { CoreState, Interrupt, Prices, Program, Tenant } from './state.ts'
-import { noTurns } from './turn-state.ts'
+import { noTurns } from './queue/turn-state.ts'
 import type { Us } from './units.ts'
 
 export function emptyCore(config: CoreConfig): CoreState {

@@ -3,8 +3,8 @@
  * or the call brings it along, with its parents. A claim that contradicts the graph is refused, and so is the call.
  */
 import { must } from './assert.ts'
-import { cycleThrough } from './graph-cycle.ts'
-import { planReport, type GraphPlan, type Refusal } from './graph-check.ts'
+import { cycleThrough } from './graph/graph-cycle.ts'
+import { planReport, type GraphPlan, type Refusal } from './graph/graph-check.ts'
 import { nodeId, type CallId, type NodeId, type ProgramId, type ThreadId } from './ids.ts'
 import type { Submit } from './input.ts'
 import type { CoreState } from './state.ts'

@@ -1,5 +1,5 @@
 /** Owns what an operator may set about the core's decisions. Every limit has a name, a default and a stated behaviour. */
-import type { BandWeights } from './bands.ts'
+import type { BandWeights } from './queue/bands.ts'
 import type { Effect } from './effect.ts'
 import { seconds, type Bytes, type Tokens, type Us } from './units.ts'
 

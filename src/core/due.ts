@@ -1,14 +1,14 @@
 /** Owns what each timer means when it comes due. A timer names its subject, so it survives a restart as plain data. */
-import { age } from './aging.ts'
+import { age } from './queue/aging.ts'
 import { closeProgram } from './program.ts'
 import { giveUpDetached, giveUpParents } from './call.ts'
 import type { Deciding } from './deciding.ts'
 import type { CallId, InterruptId, ProgramId, StateId } from './ids.ts'
 import type { Due } from './input.ts'
-import { considerAgain } from './slack.ts'
+import { considerAgain } from './queue/slack.ts'
 import { expire } from './interrupt.ts'
-import { decideIdle, retire } from './kv.ts'
-import { promote } from './promote.ts'
+import { decideIdle, retire } from './kv/kv.ts'
+import { promote } from './queue/promote.ts'
 
 export function due(d: Deciding, input: Due): void {
   const atUs = d.core.timers.get(input.timer)

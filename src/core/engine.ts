@@ -3,17 +3,17 @@
  * ledger; what lay on its device is gone until it comes back and says that it still has it, what lies on host is not.
  */
 import { must } from './assert.ts'
-import { returnMany } from './batch-return.ts'
+import { returnMany } from './kv/batch-return.ts'
 import { isOver } from './call-read.ts'
 import { detach, failWhatFitsNowhere, retry } from './call.ts'
 import { ignore, type Deciding } from './deciding.ts'
 import { tenantId } from './ids.ts'
 import type { EngineJoined, EngineLost, Restart } from './input.ts'
-import { takeInventory } from './inventory.ts'
-import { discardDevice, discardHost, failMove, releaseState } from './kv.ts'
-import { hostFreeBytes } from './kv-read.ts'
+import { takeInventory } from './kv/inventory.ts'
+import { discardDevice, discardHost, failMove, releaseState } from './kv/kv.ts'
+import { hostFreeBytes } from './kv/kv-read.ts'
 import { closeLater } from './program.ts'
-import { residencyOf } from './residencies.ts'
+import { residencyOf } from './policy/residencies.ts'
 import type { Call, Capabilities, Engine } from './state.ts'
 
 export function engineJoined(d: Deciding, input: EngineJoined): void {

@@ -4,11 +4,11 @@
  *
  * A fact is never edited: a change of shape is a new version, and `upcast` lifts the old ones.
  */
-import type { Way } from './continuation.ts'
+import type { Way } from './kv/continuation.ts'
 import type { Effect, EffectRemaining } from './effect.ts'
-import type { DeclaredNode, Edge } from './graph-state.ts'
+import type { DeclaredNode, Edge } from './graph/graph-state.ts'
 import type { Candidate } from './policy/placement/placement.ts'
-import type { Band } from './bands.ts'
+import type { Band } from './queue/bands.ts'
 import type { BodyId, CallId, EngineId, InterruptId, MoveId, NodeId, ProgramId, SegmentId, SessionId, StateId, TenantId, ThreadId } from './ids.ts'
 import type { AttemptParts, AttemptReport } from './input.ts'
 import type { Capabilities, EngineSpeeds, FinishReason, Identity, Interrupt, Origin, Owner, Prices, StandingOrder, Tier } from './state.ts'

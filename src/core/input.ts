@@ -2,7 +2,7 @@
  * Owns the vocabulary of what may come in. Inputs are verbs. Ids, seeds and wall time that we choose come with them from
  * the driver's ports; what a client or an engine says is a claim, checked by `step`, never asserted.
  */
-import type { JoinRule, NodeKind } from './graph-state.ts'
+import type { JoinRule, NodeKind } from './graph/graph-state.ts'
 import type { BodyId, CallId, EngineId, MoveId, StateId, TenantId } from './ids.ts'
 import type { Effect } from './effect.ts'
 import type { Capabilities, EngineSpeeds, FinishReason, Identity, Ledger, Origin } from './state.ts'

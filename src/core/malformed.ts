@@ -6,7 +6,7 @@
 import { attemptFailed, measureFailed } from './call.ts'
 import { ignore, type Deciding } from './deciding.ts'
 import type { Input } from './input.ts'
-import { moveFailed } from './kv.ts'
+import { moveFailed } from './kv/kv.ts'
 
 /** Above any amount of tokens, bytes, granules or microseconds that one input can mean; thousands of them add up exactly. */
 const AMOUNT_MAX = 2 ** 40

@@ -4,12 +4,12 @@
  * the call is looked at again, and may go where it is best off by then.
  */
 import { must } from './assert.ts'
-import { luggageOf, wayTo } from './continuation.ts'
+import { luggageOf, wayTo } from './kv/continuation.ts'
 import type { Deciding } from './deciding.ts'
-import { beginOffload, discardDevice } from './kv.ts'
-import { candidatesFor, placementOf } from './placements.ts'
+import { beginOffload, discardDevice } from './kv/kv.ts'
+import { candidatesFor, placementOf } from './policy/placements.ts'
 import type { Ahead, Placement } from './policy/placement/placement.ts'
-import { reservedFor } from './reservations.ts'
+import { reservedFor } from './queue/reservations.ts'
 import { schedule } from './schedule.ts'
 import { sitesOf, type Site } from './site.ts'
 import type { Call, Engine, State } from './state.ts'

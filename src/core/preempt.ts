@@ -13,14 +13,14 @@
  * Outside of all budgets is `giveUpWorst`: where no running call can grow, one must go.
  */
 import { must } from './assert.ts'
-import { discardCost } from './cost.ts'
+import { discardCost } from './kv/cost.ts'
 import type { Deciding } from './deciding.ts'
-import { giveWayCost } from './kv.ts'
-import { stateOf, stateTokens } from './kv-read.ts'
-import { orderOf } from './orders.ts'
-import { aheadOf, compareCalls } from './queue.ts'
+import { giveWayCost } from './kv/kv.ts'
+import { stateOf, stateTokens } from './kv/kv-read.ts'
+import { orderOf } from './policy/orders.ts'
+import { aheadOf, compareCalls } from './queue/queue.ts'
 import type { Call, Engine } from './state.ts'
-import { weighted } from './tenants.ts'
+import { weighted } from './queue/tenants.ts'
 import type { Us } from './units.ts'
 
 /** `later`: told when time alone will allow what is not allowed now. */

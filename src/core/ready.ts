@@ -1,12 +1,12 @@
 /** Owns the READY rule (seed section 18): nothing else may put a call into a queue. Keeps invariant 2. */
 import { must } from './assert.ts'
-import { watchAge } from './aging.ts'
-import { boostOf } from './boosts.ts'
+import { watchAge } from './queue/aging.ts'
+import { boostOf } from './queue/boosts.ts'
 import { clearTimer, setTimer, type Deciding } from './deciding.ts'
-import { areParentsCommitted } from './graph-read.ts'
-import { orderOf } from './orders.ts'
-import { watchWait } from './promote.ts'
-import { considerDeadline } from './slack.ts'
+import { areParentsCommitted } from './graph/graph-read.ts'
+import { orderOf } from './policy/orders.ts'
+import { watchWait } from './queue/promote.ts'
+import { considerDeadline } from './queue/slack.ts'
 import type { Call } from './state.ts'
 
 /** READY(call) = parents committed, epoch valid, not cancelled, sized; its tool outputs came with it (invariant 2). */

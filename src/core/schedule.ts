@@ -4,11 +4,11 @@
  */
 import { must } from './assert.ts'
 import { clearQueueTimersOf } from './call-timers.ts'
-import { baseTokensOf, fedTokensOf, granulesBy, luggageOf, wayTo } from './continuation.ts'
+import { baseTokensOf, fedTokensOf, granulesBy, luggageOf, wayTo } from './kv/continuation.ts'
 import { clearTimer, type Deciding } from './deciding.ts'
 import { moveId, stateId } from './ids.ts'
-import { granulesFor, isExact, spanTokens, stateOf, stateTokens } from './kv-read.ts'
-import { compareCalls } from './queue.ts'
+import { granulesFor, isExact, spanTokens, stateOf, stateTokens } from './kv/kv-read.ts'
+import { compareCalls } from './queue/queue.ts'
 import type { Call, Engine, State } from './state.ts'
 import type { Tokens, Us } from './units.ts'
 

@@ -2,7 +2,7 @@
  * Owns what is read of an engine for every call of one look at a queue, so that it is worked out once and not for each of
  * them: good until something starts, ends or moves there. Reads only.
  */
-import { granulesFree, granulesTotal } from './kv-read.ts'
+import { granulesFree, granulesTotal } from './kv/kv-read.ts'
 import type { CoreState, Engine } from './state.ts'
 import type { Granules, Us } from './units.ts'
 

@@ -6,8 +6,8 @@
 import { must } from './assert.ts'
 import type { Deciding } from './deciding.ts'
 import type { CallId } from './ids.ts'
-import { granulesTotal, stateOf } from './kv-read.ts'
-import { compareCalls } from './queue.ts'
+import { granulesTotal, stateOf } from './kv/kv-read.ts'
+import { compareCalls } from './queue/queue.ts'
 import type { CoreState, Engine, StandingOrder } from './state.ts'
 import type { Granules } from './units.ts'
 

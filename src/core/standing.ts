@@ -7,7 +7,7 @@
 import { attainedUs, NO_LEDGER } from './account.ts'
 import { must } from './assert.ts'
 import type { CallStanding, Past, Standing } from './learned.ts'
-import { rootOf } from './lineage.ts'
+import { rootOf } from './graph/lineage.ts'
 import { learnService } from './predict/learn.ts'
 import type { Balance } from './policy/order/order.ts'
 import type { Call, CoreState, Program } from './state.ts'

@@ -22,12 +22,12 @@
 import type {
   CallId, EngineId, InterruptId, MoveId, NodeId, ProgramId, SegmentId, SessionId, StateId, TenantId, ThreadId,
 } from './ids.ts'
-import type { Turns } from './turn-state.ts'
+import type { Turns } from './queue/turn-state.ts'
 import type { Bytes, Cells, Granules, Tokens, Us } from './units.ts'
-import type { Band, BandWeights, ReadyQueue } from './bands.ts'
+import type { Band, BandWeights, ReadyQueue } from './queue/bands.ts'
 import type { CoreConfig } from './config.ts'
 import type { Effect } from './effect.ts'
-import type { Graph } from './graph-state.ts'
+import type { Graph } from './graph/graph-state.ts'
 import type { CallStanding, LearnedOfAll, LearnedOfTenant, Standing } from './learned.ts'
 import type { Interval } from './predict/trust.ts'
 

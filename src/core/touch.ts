@@ -5,11 +5,11 @@
  * now give way. Where only time passing does, `dispatch.ts` sets a timer. Reads the state before the fact is applied.
  */
 import { must } from './assert.ts'
-import { imageReserveBytes } from './cost.ts'
+import { imageReserveBytes } from './kv/cost.ts'
 import type { Fact } from './fact.ts'
 import type { CallId, EngineId, StateId } from './ids.ts'
-import { granulesFree, granulesOf, hostFreeBytes } from './kv-read.ts'
-import { isFarAhead, isInWindow } from './queue.ts'
+import { granulesFree, granulesOf, hostFreeBytes } from './kv/kv-read.ts'
+import { isFarAhead, isInWindow } from './queue/queue.ts'
 import type { AttemptReport } from './input.ts'
 import type { Call, CoreState, Move } from './state.ts'
 

@@ -4,7 +4,7 @@
  * starting a server and reading flags to its caller.
  */
 import type { OrderName } from '../core/config.ts'
-import { explainText } from '../core/explain-text.ts'
+import { explainText } from '../core/explain/explain-text.ts'
 import { armOf, ENGINES_TODAY, ENTRACTE, type Arm } from './arm.ts'
 import { startArm, type ArmServer, type StartServer } from './arm-server.ts'
 import { graphFigures, graphTable, sameText, textFigures } from './graph-report.ts'

@@ -3,7 +3,7 @@
  * of a graph, only the calls that ended in both runs and were asked the same, since which branches a join leaves is a
  * matter of time.
  */
-import { columns } from '../core/explain-text.ts'
+import { columns } from '../core/explain/explain-text.ts'
 import type { ProgramRecord } from './agent-record.ts'
 import type { ProgramOutcome } from './mix-run.ts'
 import type { PairedProgram } from './report.ts'

@@ -4,7 +4,7 @@
  */
 import { setMaxListeners } from 'node:events'
 import { setTimeout as sleep } from 'node:timers/promises'
-import { explain, type Explanation } from '../core/explain.ts'
+import { explain, type Explanation } from '../core/explain/explain.ts'
 import { runAgent } from './agent.ts'
 import type { AgentStep, ProgramRecord } from './agent-record.ts'
 import type { Endpoint } from './chat-client.ts'

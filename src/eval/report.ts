@@ -1,6 +1,6 @@
 /** Owns what a run comes to in figures, and the tables that show two runs side by side. */
-import type { Explanation } from '../core/explain.ts'
-import { columns, duration, size } from '../core/explain-text.ts'
+import type { Explanation } from '../core/explain/explain.ts'
+import { columns, duration, size } from '../core/explain/explain-text.ts'
 import type { MixOutcome, ProgramOutcome } from './mix-run.ts'
 import { mean, quantile } from './stats.ts'
 

@@ -3,7 +3,7 @@
  * changes nothing. What another tenant runs is shown as a number, never by name.
  */
 import { nodeId, programId, rawOf, type ProgramId, type TenantId, type ThreadId } from '../core/ids.ts'
-import type { GraphNode } from '../core/graph-state.ts'
+import type { GraphNode } from '../core/graph/graph-state.ts'
 import type { Call, CoreState, Program, Thread } from '../core/state.ts'
 import type { Us } from '../core/units.ts'
 import { lineOf } from '../driver/line.ts'

@@ -4,8 +4,8 @@
  * middle, its program is. It looks at what the control plane knows of its graph, as a runtime does that follows events.
  */
 import { nodeId, programId, tenantId, threadId, type CallId, type TenantId } from '../core/ids.ts'
-import type { GraphNode } from '../core/graph-state.ts'
-import { neededOf } from '../core/join.ts'
+import type { GraphNode } from '../core/graph/graph-state.ts'
+import { neededOf } from '../core/graph/join.ts'
 import type { Us } from '../core/units.ts'
 import type { GraphReport } from '../driver/gateway.ts'
 import type { AgentWorld, Runner } from './agent.ts'

@@ -2,7 +2,7 @@
  * Owns what a program would do that reports its graph: nodes in an order in which parents come first, the threads they run
  * in, and in how many parts all that is told. Two shapes: a map-reduce, and whatever was drawn.
  */
-import type { JoinRule, NodeKind } from '../core/graph-state.ts'
+import type { JoinRule, NodeKind } from '../core/graph/graph-state.ts'
 import type { ForkReport, NodeReport } from '../core/input.ts'
 import type { Us } from '../core/units.ts'
 import { Chance } from './chance.ts'

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
-import { watchAge } from '../../src/core/aging.ts'
+import { watchAge } from '../../src/core/queue/aging.ts'
 import { deciding } from '../../src/core/deciding.ts'
 import type { Logged } from '../../src/core/fact.ts'
 import type { CallId } from '../../src/core/ids.ts'

@@ -1,12 +1,12 @@
 import assert from 'node:assert/strict'
 import { describe, test } from 'node:test'
 import fc from 'fast-check'
-import { explain, type Explanation, type Live } from '../../src/core/explain.ts'
-import { columns, duration, explainText, size } from '../../src/core/explain-text.ts'
+import { explain, type Explanation, type Live } from '../../src/core/explain/explain.ts'
+import { columns, duration, explainText, size } from '../../src/core/explain/explain-text.ts'
 import type { Fact, Logged } from '../../src/core/fact.ts'
 import { bodyId, callId, engineId, interruptId, moveId, programId, stateId, tenantId, threadId } from '../../src/core/ids.ts'
 import type { AttemptReport } from '../../src/core/input.ts'
-import { PARTS, timelineOf } from '../../src/core/timeline.ts'
+import { PARTS, timelineOf } from '../../src/core/explain/timeline.ts'
 import { emptyLedger } from '../../src/core/state.ts'
 
 const tenant = tenantId('default')

@@ -1,7 +1,7 @@
 /** Random graphs keep the laws after each step, and in the end nothing is open and all memory is free. */
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
-import type { JoinRule } from '../../src/core/graph-state.ts'
+import type { JoinRule } from '../../src/core/graph/graph-state.ts'
 import { restoreSnapshot, takeSnapshot } from '../../src/core/snapshot.ts'
 import { GraphLife } from './graph-life.ts'
 import { BLOCKS, LANES, World, type WorldOptions } from './world.ts'

@@ -2,7 +2,7 @@
  * Programs whose graphs are drawn at random and told bit by bit, late, and sometimes wrong, in a world with faults: branches
  * fail, clients hang up, calls and threads are cancelled, engines and the control plane die.
  */
-import type { JoinRule } from '../../src/core/graph-state.ts'
+import type { JoinRule } from '../../src/core/graph/graph-state.ts'
 import { nodeId, programId, type CallId } from '../../src/core/ids.ts'
 import type { ForkReport, NodeReport } from '../../src/core/input.ts'
 import { join, node, T, tool } from './graph-world.ts'

@@ -2,7 +2,7 @@
 import type { Fact, Logged } from '../../src/core/fact.ts'
 import { engineId, nodeId, programId, tenantId, threadId, type CallId } from '../../src/core/ids.ts'
 import type { Finished, NodeReport, OutcomeReport, ReportGraph, Submit } from '../../src/core/input.ts'
-import type { JoinRule } from '../../src/core/graph-state.ts'
+import type { JoinRule } from '../../src/core/graph/graph-state.ts'
 import { emptyLedger, type State, type Thread } from '../../src/core/state.ts'
 import { CLAIMS, World } from './world.ts'
 

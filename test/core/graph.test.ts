@@ -2,7 +2,7 @@ import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { tenantId } from '../../src/core/ids.ts'
 import type { ReportGraph } from '../../src/core/input.ts'
-import { latestFinishUs } from '../../src/core/graph-read.ts'
+import { latestFinishUs } from '../../src/core/graph/graph-read.ts'
 import { ALL, ANY, atLeast, GraphWorld, join, kinds, node, only, T, tool } from './graph-world.ts'
 import { CLAIMS } from './world.ts'
 

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import fc from 'fast-check'
-import { bestFirst, emptyHeap, push, remove, replace, type Compare, type Heap } from '../../src/core/heap.ts'
+import { bestFirst, emptyHeap, push, remove, replace, type Compare, type Heap } from '../../src/core/queue/heap.ts'
 
 interface Item { readonly id: string; readonly key: number }
 const byKey: Compare<Item> = (a, b) => a.key - b.key || (a.id < b.id ? -1 : 1)

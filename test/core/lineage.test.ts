@@ -3,7 +3,7 @@ import { test } from 'node:test'
 import { must } from '../../src/core/assert.ts'
 import { programId, rawOf, tenantId } from '../../src/core/ids.ts'
 import type { DeclareProgram } from '../../src/core/input.ts'
-import { rootOf } from '../../src/core/lineage.ts'
+import { rootOf } from '../../src/core/graph/lineage.ts'
 import type { Program } from '../../src/core/state.ts'
 import { CLAIMS, World } from './world.ts'
 

@@ -5,7 +5,7 @@
 import { must } from '../assert.ts'
 import { isOver } from '../call-read.ts'
 import type { CallId } from '../ids.ts'
-import { candidates } from '../queue.ts'
+import { candidates } from '../queue/queue.ts'
 import type { Call, CoreState, Engine, Thread } from '../state.ts'
 import { law } from './law.ts'
 

@@ -5,9 +5,9 @@
  */
 import { must } from '../assert.ts'
 import { isOver } from '../call-read.ts'
-import type { Graph, GraphNode } from '../graph-state.ts'
+import type { Graph, GraphNode } from '../graph/graph-state.ts'
 import type { CallId, ProgramId } from '../ids.ts'
-import { neededOf } from '../join.ts'
+import { neededOf } from '../graph/join.ts'
 import type { CoreState } from '../state.ts'
 import { law } from './law.ts'
 

@@ -3,8 +3,8 @@
  * resuming or pausing on an engine; who is on host; which programs are over. A heap is a heap, and its floor and root are
  * what shares are lifted to.
  */
-import { byKey, byVirtual } from '../tenants.ts'
-import type { Compare, Heap } from '../heap.ts'
+import { byKey, byVirtual } from '../queue/tenants.ts'
+import type { Compare, Heap } from '../queue/heap.ts'
 import type { Call, CoreState, Engine } from '../state.ts'
 import { law } from './law.ts'
 

@@ -2,7 +2,7 @@
  * Owns the law of limits (14): what is kept is bounded by a named limit, or by something that is; nothing is kept of what
  * is gone; and whoever waits has a timer that ends the wait, and no timer outlives what it waits for.
  */
-import { areParentsCommitted } from '../graph-read.ts'
+import { areParentsCommitted } from '../graph/graph-read.ts'
 import type { CallId, InterruptId, ProgramId, StateId } from '../ids.ts'
 import type { CoreState } from '../state.ts'
 import { law, type Seen } from './law.ts'

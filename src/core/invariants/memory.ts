@@ -1,6 +1,6 @@
 /** Owns the law of conservation (11): in every tier free + owned + reserved = total, and a Segment counts who refers to it. */
 import type { EngineId, SegmentId } from '../ids.ts'
-import { granulesTotal } from '../kv-read.ts'
+import { granulesTotal } from '../kv/kv-read.ts'
 import type { CoreState, Engine } from '../state.ts'
 import { law } from './law.ts'
 

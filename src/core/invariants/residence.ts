@@ -3,7 +3,7 @@
  * while it moves, and a move that did not end changes no owner (5); its owner knows it, and nobody's State is kept (9).
  */
 import { must } from '../assert.ts'
-import { stateTokens } from '../kv-read.ts'
+import { stateTokens } from '../kv/kv-read.ts'
 import type { CoreState, State } from '../state.ts'
 import { law } from './law.ts'
 

@@ -3,8 +3,8 @@
  * any load, nobody waits while everything that could serve him stands idle.
  */
 import { must } from '../assert.ts'
-import { policyNames } from '../joints.ts'
-import { couldHold } from '../kv-read.ts'
+import { policyNames } from '../policy/joints.ts'
+import { couldHold } from '../kv/kv-read.ts'
 import type { Call, CoreState, Engine } from '../state.ts'
 import type { Us } from '../units.ts'
 import { law } from './law.ts'

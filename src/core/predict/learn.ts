@@ -4,7 +4,7 @@
  */
 import { must } from '../assert.ts'
 import type { Sizes, Work } from '../learned.ts'
-import { rootOf } from '../lineage.ts'
+import { rootOf } from '../graph/lineage.ts'
 import type { CoreState, Interrupt, Program, Tenant } from '../state.ts'
 import type { Us } from '../units.ts'
 import { endedOf, halve, remember, seenOf, takeBack, type Curve } from './curve.ts'

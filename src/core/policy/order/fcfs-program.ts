@@ -4,7 +4,7 @@
  * long ones where sizes are heavy-tailed.
  */
 import { must } from '../../assert.ts'
-import { rootOf } from '../../lineage.ts'
+import { rootOf } from '../../graph/lineage.ts'
 import type { OrderPolicy } from './order.ts'
 
 export const fcfsProgram: OrderPolicy = {

@@ -17,7 +17,7 @@
  */
 import { must } from '../../assert.ts'
 import type { Work } from '../../learned.ts'
-import { rootOf } from '../../lineage.ts'
+import { rootOf } from '../../graph/lineage.ts'
 import { effectiveSize, levelOfSize } from '../../predict/effective-size.ts'
 import { knownOf, meanOf, remainingOf, sizeHazards, toldUpTo, toMs } from '../../predict/work.ts'
 import type { CoreState, Program } from '../../state.ts'

@@ -16,8 +16,8 @@
  * Affinity is no rule but a saving: a State is left where it is unless another engine is better by `placementGainUs`, the
  * copy included, so that it yields to load and does not swing. All is read from counters: no term walks calls or States.
  */
-import { copyInUs, copyOutUs, feedAgain } from '../../cost.ts'
-import { granulesBy, luggageOf, wayTo, type Luggage, type Way } from '../../continuation.ts'
+import { copyInUs, copyOutUs, feedAgain } from '../../kv/cost.ts'
+import { granulesBy, luggageOf, wayTo, type Luggage, type Way } from '../../kv/continuation.ts'
 import { must } from '../../assert.ts'
 import type { Site } from '../../site.ts'
 import type { Call, CoreState, Engine } from '../../state.ts'

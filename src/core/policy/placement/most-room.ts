@@ -3,7 +3,7 @@
  * is most room, in tokens, among engines that have a place for it, if any has; the engine that joined first wins a tie.
  * Keeps KV, whatever the queue there.
  */
-import { luggageOf, wayTo } from '../../continuation.ts'
+import { luggageOf, wayTo } from '../../kv/continuation.ts'
 import type { Site } from '../../site.ts'
 import type { PlacementPolicy } from './placement.ts'
 

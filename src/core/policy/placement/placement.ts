@@ -3,7 +3,7 @@
  * policy scores and picks. Pure; it proposes, `dispatch.ts` sees whether there is room and carries it out. It is asked
  * each time a call is looked at, so it follows what changed since: who came, who left, what was lost.
  */
-import type { Way } from '../../continuation.ts'
+import type { Way } from '../../kv/continuation.ts'
 import type { EngineId } from '../../ids.ts'
 import type { Site } from '../../site.ts'
 import type { Call, CoreState, State } from '../../state.ts'

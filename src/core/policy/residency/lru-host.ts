@@ -2,7 +2,7 @@
  * What engines do on their own: idle KV stays on device until somebody needs the room, then the least recently used is
  * copied to host, where again the least recently used gives way.
  */
-import { hostStates, idleStates } from '../../kv-read.ts'
+import { hostStates, idleStates } from '../../kv/kv-read.ts'
 import type { State } from '../../state.ts'
 import type { ResidencyPolicy } from './residency.ts'
 

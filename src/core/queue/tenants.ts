@@ -1,0 +1,85 @@
+/**
+ * Owns how tenants share a class band of a model: start-time fair queueing (Goyal, Vin, Cheng 1997; with several served
+ * at once: Jin, Chase, Kaur 2004, SFQ(D)), the counters of VTC (OSDI'24) with the work paid ahead.
+ *
+ * A tenant has a virtual time: what it was charged over its weight. The waiting tenant of the smallest goes next. It is
+ * charged the work that its call is expected to take when the call starts, and what it took more or less as that shows;
+ * further what its KV holds, by capacity and time; wasted attempts are not given back. A tenant that comes back with
+ * nothing waiting is lifted to the floor, the smallest virtual time of those that waited when somebody last started: being
+ * away earns no credit, and loses none of what it owes.
+ *
+ * Bound: as long as tenants f and g both wait, and nobody is passed over for want of memory,
+ *   |V_f - V_g| <= (E + R * X) * (1 / w_f + 1 / w_g)
+ * with w the weights, E the most that one start is charged, X the most that a call takes beside what was expected, KV
+ * held included, and R the calls a tenant has running at once. (A start comes from the smallest virtual time and adds at
+ * most E / w; until a tenant is the smallest again, its running calls add or give back at most R * X / w.)
+ */
+import { emptyHeap, push, remove, replace, type Compare, type Heap } from './heap.ts'
+import type { CallId, TenantId } from '../ids.ts'
+import type { Us } from '../units.ts'
+
+/** Charged time over weight, in thousandths of a microsecond, so that a weight of 1,000 still counts each microsecond. */
+export type Virtual = number
+const VIRTUAL_PER_US = 1_000
+
+export const weighted = (chargeUs: Us, weight: number): Virtual => Math.round((chargeUs * VIRTUAL_PER_US) / weight)
+
+/** The key of a ready call; fixed while it is in the queue. */
+interface CallEntry { readonly id: CallId; readonly level: number; readonly tie: number; readonly seq: number }
+
+interface TenantShare {
+  readonly tenant: TenantId
+  /** Order of first arrival among the tenants of its band: ends their order. */
+  readonly seq: number
+  virtual: Virtual
+  readonly calls: Heap<CallEntry>
+}
+
+interface TenantEntry { readonly id: TenantId; readonly virtual: Virtual; readonly seq: number }
+
+export interface TenantShares {
+  floor: Virtual
+  /** All that were ever here: what one owes is not forgotten while it is away. */
+  readonly shares: Map<TenantId, TenantShare>
+  /** Those with ready calls. */
+  readonly waiting: Heap<TenantEntry>
+}
+
+export const noTenants = (): TenantShares => ({ floor: 0, shares: new Map(), waiting: emptyHeap() })
+
+export const byVirtual: Compare<TenantEntry> = (a, b) => a.virtual - b.virtual || a.seq - b.seq
+export const byKey: Compare<CallEntry> = (a, b) => a.level - b.level || a.tie - b.tie || a.seq - b.seq
+
+const entryOf = ({ tenant, virtual, seq }: TenantShare): TenantEntry => ({ id: tenant, virtual, seq })
+
+/** For `apply` only, like all below. */
+export function join(tenants: TenantShares, tenant: TenantId, call: CallEntry): void {
+  let share = tenants.shares.get(tenant)
+  if (share === undefined) {
+    share = { tenant, seq: tenants.shares.size, virtual: tenants.floor, calls: emptyHeap() }
+    tenants.shares.set(tenant, share)
+  }
+  push(share.calls, call, byKey)
+  if (share.calls.entries.length > 1) return
+  share.virtual = Math.max(share.virtual, tenants.floor)
+  push(tenants.waiting, entryOf(share), byVirtual)
+}
+
+export function leave(tenants: TenantShares, tenant: TenantId, call: CallId): void {
+  const share = tenants.shares.get(tenant)
+  if (share === undefined || !remove(share.calls, call, byKey)) return
+  if (share.calls.entries.length === 0) remove(tenants.waiting, tenant, byVirtual)
+}
+
+/** A call of this band is about to start: whoever comes from now on is lifted to the smallest that waits. */
+export function liftFloor(tenants: TenantShares): void {
+  tenants.floor = Math.max(tenants.floor, tenants.waiting.entries[0]?.virtual ?? 0)
+}
+
+/** A negative charge gives back what was paid ahead and not used. */
+export function chargeTenant(tenants: TenantShares, tenant: TenantId, chargeUs: Us, weight: number): void {
+  const share = tenants.shares.get(tenant)
+  if (share === undefined) return
+  share.virtual += weighted(chargeUs, weight)
+  replace(tenants.waiting, entryOf(share), byVirtual)
+}
