@@ -7,8 +7,9 @@ import { engineId, moveId, programId, sessionId, stateId, tenantId, type CallId 
 import { checkInvariants } from '../../src/core/invariants.ts'
 import { checkHistory, noHistory } from '../../src/core/invariants/history.ts'
 import { nothingSeen } from '../../src/core/invariants/law.ts'
+import { checkPrograms } from '../../src/core/invariants/programs.ts'
 import { checkNobodyIsStuck, checkWaiting } from '../../src/core/invariants/waiting.ts'
-import type { Call, CoreState, Interrupt, Program, State } from '../../src/core/state.ts'
+import { emptyLedger, type Call, type CoreState, type Interrupt, type Program, type State } from '../../src/core/state.ts'
 import { E0, Quiet } from './quiet.ts'
 import { CLAIMS, LANES } from './world.ts'
 
@@ -209,4 +210,21 @@ test('law 2 is broken where a fact is missing from the log, or time goes back in
   assert.equal(numberOf(() => checkHistory(noHistory(), gap)), 2)
   const back: Logged[] = [{ seq: 1, atUs: 9, version: 1, fact: arrived }, { seq: 2, atUs: 8, version: 1, fact: ready }]
   assert.equal(numberOf(() => checkHistory(noHistory(), back)), 2)
+})
+
+test('a name that begins anew between two looks begins with nothing: only the same program may not have less', () => {
+  const core = rich()
+  const seen = nothingSeen()
+  checkInvariants(core, seen)
+  const served = pick(core.programs.values(), ({ standing }) => standing.servedUs > 0)
+  const fresh = (seq: number): CoreState => {
+    const later = rich()
+    const again = program(later, served.id.slice(2))
+    for (const id of again.calls) Object.assign(later.calls.get(id) ?? {}, { ledger: emptyLedger(), attemptService: emptyLedger() })
+    Object.assign(again, { seq, ledger: emptyLedger() })
+    return later
+  }
+  const lawOf = (later: CoreState): number | null => numberOf(() => checkPrograms(later, structuredClone(seen)))
+  assert.equal(lawOf(fresh(served.seq)), 12)
+  assert.equal(lawOf(fresh(served.seq + 1_000_000)), null)
 })

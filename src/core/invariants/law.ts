@@ -13,6 +13,8 @@ export interface Seen {
 }
 
 interface SeenProgram {
+  /** Of its arrival: a name may be used again. */
+  readonly seq: number
   readonly attainedUs: Us
   readonly retriedUs: Us
   readonly recomputedUs: Us

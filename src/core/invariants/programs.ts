@@ -17,9 +17,11 @@ export function checkPrograms(core: Readonly<CoreState>, seen: Seen): void {
 
 function checkLedger(core: Readonly<CoreState>, program: Program, seen: Seen): void {
   const { ledger } = program
-  const before = seen.programs.get(program.id) ?? { attainedUs: 0, retriedUs: 0, recomputedUs: 0, epoch: 0 }
+  const last = seen.programs.get(program.id)
+  // Between two looks one may be forgotten and another begin under its name.
+  const before = last?.seq === program.seq ? last : { attainedUs: 0, retriedUs: 0, recomputedUs: 0, epoch: 0 }
   const now = {
-    attainedUs: attainedUs(ledger), retriedUs: ledger.retried.residentUs, recomputedUs: ledger.recomputed.residentUs, epoch: program.epoch,
+    seq: program.seq, attainedUs: attainedUs(ledger), retriedUs: ledger.retried.residentUs, recomputedUs: ledger.recomputed.residentUs, epoch: program.epoch,
   }
   law(12, now.attainedUs >= before.attainedUs, () => `${program.id} was served ${before.attainedUs} us and now ${now.attainedUs}`)
   law(12, now.retriedUs >= before.retriedUs, () => `${program.id} had wasted ${before.retriedUs} us and now ${now.retriedUs}`)
