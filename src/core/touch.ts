@@ -11,6 +11,7 @@ import type { CallId, EngineId, StateId } from './ids.ts'
 import { granulesFree, granulesOf, hostFreeBytes } from './kv/kv-read.ts'
 import { isFarAhead, isInWindow } from './queue/queue.ts'
 import type { AttemptReport } from './input.ts'
+import { reservedFor } from './reservations.ts'
 import type { Call, CoreState, Move } from './state.ts'
 
 export interface Touched {
@@ -105,11 +106,13 @@ function atRest(core: Readonly<CoreState>, id: StateId, touched: Touched): void 
   if (device !== null) freed(core, device.engine, touched)
 }
 
-/** A call that gives up its place: one on an engine, one in line, or one to come for which idle KV was kept from others. */
+/** A call that gives up its place: one on an engine, one in line, wherever memory is kept for it, or one to come for which idle KV was kept from others. */
 function left(core: Readonly<CoreState>, id: CallId, touched: Touched): void {
   const { stage, model, thread } = must(core.calls, id)
   if (stage.kind === 'running' || stage.kind === 'pausing') freed(core, stage.engine, touched)
   else if (stage.kind === 'resuming' || (stage.kind === 'ready' && isInWindow(core, must(core.calls, id)))) touched.models.add(model)
+  const kept = reservedFor(core, id)
+  if (kept !== null) freed(core, kept.id, touched)
   const { state } = must(core.threads, thread)
   if (state !== null) atRest(core, state, touched)
 }

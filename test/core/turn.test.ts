@@ -79,3 +79,17 @@ test('a grant that was withheld is given once memory comes free, and is told as 
   assert.deepEqual(only(freed, 'call.granted').map(({ call }) => call), [grows])
   assert.equal([...at.core.engines.values()][0]?.cramped.size, 0)
 })
+
+test('who was kept memory and leaves lets others have it, however far back in line it stands by then', () => {
+  const at = new Quiet(1, { config: { order: 'fcfs', grantTokens: 32, dispatchWindow: 0, preemptGainUs: 10 ** 12 }, engines: [{ ...LANES, preempt: false, memory: { cells: 192, granule: 32, sequences: 8 }, contextTokens: 192 }] })
+  const [runs, early, soon, large] = [at.submit(), at.submit(), at.submit(), at.submit()] as const
+  at.measure(runs, 60)
+  at.measure(large, 150)
+  at.nowUs += at.config.reserveAfterUs
+  at.feed({ kind: 'due', timer: 'dispatch:m' })
+  assert.deepEqual(only(at.log, 'call.reserved').map(({ call }) => call), [large])
+  for (const call of [early, soon]) at.measure(call, 10)
+  assert.equal(at.core.calls.get(early)?.stage.kind, 'ready', 'the free memory is kept for the large one')
+  const facts = at.feed({ kind: 'hangUp', call: large })
+  assert.deepEqual(only(facts, 'call.scheduled').map(({ call }) => call), [early])
+})
