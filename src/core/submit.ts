@@ -12,7 +12,7 @@ import { cancelInterrupt, commitAll, isReplayable } from './effects.ts'
 import { fork } from './graph/fork.ts'
 import { takeReport } from './graph/graph.ts'
 import type { Refusal } from './graph/graph-check.ts'
-import { interruptId, programId, sessionId, tenantId, threadId, type CallId, type ProgramId, type SessionId, type TenantId, type ThreadId } from './ids.ts'
+import { interruptId, programId, sessionId, tenantId, threadId, type CallId, type ProgramId, type SessionId, type ThreadId } from './ids.ts'
 import type { Submit } from './input.ts'
 import { parentRefusal } from './graph/lineage.ts'
 import { expectProgram } from './predict/expect.ts'
@@ -235,17 +235,17 @@ function arrive(d: Deciding, input: Submit, place: Place, claim: Claim | null): 
 function parentOf(d: Deciding, input: Submit, program: ProgramId): ProgramId | null {
   const { parent: named } = input.claims
   if (named === null) return null
-  const parent = input.claims.program === null ? parentBySession(d, input.tenant, named, program) : programId(input.tenant, named)
+  const parent = input.claims.program === null ? parentBySession(d, input, named, program) : programId(input.tenant, named)
   if (parent === null) return null
   const refused = parentRefusal(d.core, program, parent)
   if (refused !== null) ignore(d, 'submit', program, `its parent: ${refused.why}`)
   return refused === null && d.core.programs.get(program)?.parent !== parent ? parent : null
 }
 
-/** The turn of the parent's session in which its sub-agent began: it stays that when later turns come. */
-function parentBySession(d: Deciding, tenant: TenantId, session: string, program: ProgramId): ProgramId | null {
-  if ((d.core.programs.get(program)?.parent ?? null) !== null) return null
-  return d.core.sessions.get(sessionId(tenant, session))?.program ?? null
+/** The turn of the parent's session in which its sub-agent began: it stays that when later turns come. No session is below itself. */
+function parentBySession(d: Deciding, { tenant, claims }: Submit, named: string, program: ProgramId): ProgramId | null {
+  if (named === claims.session || (d.core.programs.get(program)?.parent ?? null) !== null) return null
+  return d.core.sessions.get(sessionId(tenant, named))?.program ?? null
 }
 
 /** In `observe` all wait in one line. */

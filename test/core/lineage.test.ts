@@ -56,6 +56,18 @@ test('a parent session is the turn of it under way: its sub-agent folds to that,
   assert.equal(world.log.filter(({ fact }) => fact.kind === 'result.ignored').length, 0)
 })
 
+test('a session that names itself as its parent has none: its turns are no sub-agents of each other', () => {
+  const world = new World(1)
+  const turn = () => must(world.core.programs, must(world.core.calls, world.submit({ claims: { ...CLAIMS, session: 's', parent: 's' } })).program)
+  const first = turn()
+  world.feed({ kind: 'cancelCall', tenant: T, program: rawOf(first.id), call: first.calls[0] ?? '' })
+  const second = turn()
+  assert.notEqual(second.id, first.id)
+  assert.equal(second.parent, null)
+  assert.equal(turn().id, second.id, 'it goes on while it runs')
+  assert.equal(world.log.filter(({ fact }) => fact.kind === 'result.ignored').length, 0)
+})
+
 test('a declared parent that is unknown, cancelled, another tenant\'s or too deep is refused and changes nothing', () => {
   const world = new World(1, { config: { programDepthMax: 3 } })
   declare(world, 'a')
