@@ -51,8 +51,13 @@ export class Snapshots {
   *whole(): Generator<Snapshot> {
     for (const seq of this.#files.seqs()) {
       const snapshot = parsed(seq, this.#files.read(seq))
-      if (typeof snapshot !== 'string') yield snapshot
-      else this.#dropDamaged(seq, snapshot)
+      if (typeof snapshot !== 'string') {
+        yield snapshot
+        continue
+      }
+      this.#lose(String(seq), snapshot)
+      // Kept, it would stand for one to fall back on.
+      this.#files.drop(seq)
     }
   }
 
@@ -73,7 +78,8 @@ export class Snapshots {
       const made = await make()
       if (made === null) return
       const { seq, atUs, fallback, damaged } = made
-      for (const one of damaged) this.#dropDamaged(one.seq, one.why)
+      for (const one of damaged) this.#lose(String(one.seq), one.why)
+      // The damaged too, unless the new one has taken its place.
       for (const kept of this.#files.seqs()) if (kept !== seq && kept !== fallback) this.#files.drop(kept)
       if (fallback !== null) await this.#trim(fallback, atUs - this.#logRetentionUs)
     } catch (thrown) {
@@ -83,12 +89,6 @@ export class Snapshots {
 
   async #trim(upToSeq: number, beforeUs: Us): Promise<void> {
     while (this.#disk.trim(upToSeq, beforeUs, TRIM_FACTS) === TRIM_FACTS && !this.#closed) await this.#behind.soon()
-  }
-
-  /** Kept, it would stand for one to fall back on. */
-  #dropDamaged(seq: number, why: string): void {
-    this.#lose(String(seq), why)
-    this.#files.drop(seq)
   }
 
   #lose(id: string, why: string): void {

@@ -129,6 +129,20 @@ describe('the memory store', () => {
     assert.deepEqual([losses, store.snapshots.lost], [['snapshot next: it could not be made: it was written, and then its bytes are not those that were written'], 1])
   })
 
+  test('a snapshot made anew in the place of a damaged one is kept', async () => {
+    const disk = new MemoryDisk()
+    const store = memoryStore({ disk, nextSnapshot: nextAfter(snapshotOf), logRetentionUs: 0 })
+    for (const seq of [1, 2]) {
+      store.log.append([logged(seq)], true, () => undefined)
+      store.log.snapshot()
+      await pause(5)
+    }
+    await disk.snapshotFiles.write(2, [flipped(Buffer.from(disk.snapshotFiles.read(2) ?? []))])
+    store.log.snapshot()
+    await store.close()
+    assert.deepEqual([[...store.log.snapshots()].map(({ seq }) => seq), store.snapshots.lost], [[2, 1], 1])
+  })
+
   test('a flood is written inside the call that brings it, so that what waits is bounded', () => {
     const clock = handClock()
     const disk = new MemoryDisk()
