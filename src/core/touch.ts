@@ -11,7 +11,7 @@ import type { CallId, EngineId, StateId } from './ids.ts'
 import { granulesFree, granulesOf, hostFreeBytes } from './kv/kv-read.ts'
 import { isFarAhead, isInWindow } from './queue/queue.ts'
 import type { AttemptReport } from './input.ts'
-import { reservedFor } from './reservations.ts'
+import { reservedFor } from './queue/reservations.ts'
 import type { Call, CoreState, Move } from './state.ts'
 
 export interface Touched {
