@@ -157,7 +157,8 @@ export function fail(d: Deciding, call: Call, code: string, why: string): void {
   clearTimersOf(d, call.id)
   failFollowers(d, call.thread)
   const program = must(d.core.programs, call.program)
-  if (!program.declared && program.openCalls === 0 && program.stage.kind === 'open') failProgram(d, program, why)
+  const isUnanswered = !program.declared && !program.final && program.openCalls === 0
+  if (isUnanswered && program.stage.kind === 'open') failProgram(d, program, why)
   else endIfDone(d, program)
 }
 

@@ -176,6 +176,18 @@ test('a program ends with the last of its calls, where the one that its runtime 
   assert.deepEqual(only(at.log, 'program.completed').map(({ provisional }) => provisional), [false])
 })
 
+test('who has said the last word has answered: a call beside it that fails afterwards does not fail its program', () => {
+  const at = new Quiet(1)
+  const claims = { ...CLAIMS, session: 's', identity: { source: 'derived', confidence: 70 } } as const
+  const [final, other] = [at.submit({ claims: { ...claims, final: true } }), at.submit({ claims })]
+  for (const call of [final, other]) at.measure(call)
+  at.end(final)
+  at.feed({ kind: 'attemptFailed', engine: E0, reign: 1, call: other, attempt: 1, run: 0, epoch: 1, retryable: false, why: 'it cannot' })
+  assert.equal(only(at.log, 'call.failed').length, 1)
+  assert.equal(only(at.log, 'program.failed').length, 0)
+  assert.deepEqual(only(at.log, 'program.completed').map(({ provisional }) => provisional), [false])
+})
+
 test('at callsOpenMax a call is refused and nothing else changes', () => {
   const at = new Quiet(1, { config: { callsOpenMax: 2 } })
   at.submit()
