@@ -1,11 +1,11 @@
 /**
- * Owns the scheduling cycle: of each model that a fact of this step touched, the ready calls, the next to be served first,
+ * Owns the scheduling cycle: of each model that a fact of this turn touched, the ready calls, the next to be served first,
  * each placed where there is memory for it. Where there is none, somebody gives way: first what is idle, cheapest regret
  * first, so that a ready call is never stuck behind a waiting one; then, if the order says so, a running call. What is being
  * freed for a call is kept for it: a worse call may pass only with memory it already has. Then the standing orders
  * (`standing-orders.ts`), where they may have changed.
  *
- * A step looks at no more than it touched: at most `dispatchWindow` calls that do not fit, of which room is made for
+ * A turn looks at no more than it touched: at most `dispatchWindow` calls that do not fit, of which room is made for
  * `memoryWaitersMax` and the others start only where nobody must give way; none after the first once no engine has a place
  * for another call; and at most `victimsMax` idle States an engine.
  */

@@ -1,6 +1,6 @@
 /**
  * Owns what an engine may do without asking: ranks and grants of what runs there, and how each gives way; told only where
- * they changed. Of those told before, only the ones that a fact of this step touched are placed anew. The spare lane of an
+ * they changed. Of those told before, only the ones that a fact of this turn touched are placed anew. The spare lane of an
  * engine whose granule is a lane is the one of its worst running call, whose order lets it be offloaded.
  */
 import { must } from './assert.ts'

@@ -3,9 +3,9 @@
  * It is synchronous and total: any input, however wrong, gives facts or none; only a bug of ours throws. It reads the state and
  * writes nothing itself: each fact is applied by `apply.ts` as it is emitted, so a later decision sees the earlier one.
  *
- * Each input has its function in the file of its noun. After any of them, `followGraphs` carries what ended along the
- * declared graphs, and `dispatch` looks whether a ready call can run. Inputs of one moment make a turn: each is decided as
- * it is taken, and what can run is looked for once, when all are known.
+ * Each input has its function in the file of its noun; after each, `followGraphs` carries what ended along the declared
+ * graphs. Inputs of one moment make a turn: each is decided as it is taken, and `dispatch` looks once, when all are known,
+ * whether a ready call can run.
  */
 import { assert, unreachable } from './assert.ts'
 import { finished, attemptFailed, hangUp, measured, measureFailed, paused, progress } from './call.ts'

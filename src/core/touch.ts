@@ -1,5 +1,5 @@
 /**
- * Owns which models, engines and ranks a fact may have changed something for, so that a step looks at these and at no
+ * Owns which models, engines and ranks a fact may have changed something for, so that a turn looks at these and at no
  * others. Whatever could let a ready call run touches its model: a place or memory that came free, KV that became idle or
  * came to rest, room on host, a call that joined the queue or left it, an engine that came or went, a running call that may
  * now give way. Where only time passing does, `dispatch.ts` sets a timer. Reads the state before the fact is applied.
