@@ -98,7 +98,7 @@ async function nextSnapshot(dataDir: string): Promise<Next> {
     const gaps = monitorEventLoopDelay({ resolution: 1 })
     gaps.enable()
     const beganMs = performance.now()
-    const made = await inThread(new URL('../src/snapshot-worker.js', import.meta.url))(copy)
+    const made = await inThread(new URL('../src/snapshot-worker.js', import.meta.url))(copy, AbortSignal.any([]))
     const takesMs = performance.now() - beganMs
     gaps.disable()
     return { bytes: statSync(join(copy, SNAPSHOTS_FOLDER, `${made?.seq ?? 0}.snapshot`)).size, takesMs, holdUpMs: gaps.max / 1e6 }

@@ -298,7 +298,7 @@ export const MUTANTS: readonly Mutant[] = [
     [0, 'a collection takes items of the next', 'all.slice(at, at += length)', 'all.slice(at, at += length + 1)'],
   ]),
   ...of('driver/perform', [
-    [14, 'results of a program that was forgotten meanwhile are kept', 'this.#ending.get(program) ?? []', 'this.#core.programs.get(program)?.calls ?? []'],
+    [14, 'results of a program that was forgotten meanwhile are kept', "case 'program.forgotten': return this.#dropResults(fact.calls)", "case 'program.forgotten': return undefined"],
   ]),
   ...of('driver/driver', [
     [0, 'a barrier fact is performed before it is durable', 'durable: !barrier }', 'durable: true }'],

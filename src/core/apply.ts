@@ -24,7 +24,7 @@ export function emptyCore(config: CoreConfig): CoreState {
     tenants: new Map(), sessions: new Map(), programs: new Map(), threads: new Map(), graphs: new Map(), calls: new Map(),
     interrupts: new Map(), states: new Map(), segments: new Map(), sharedRecords: new Map(), moves: new Map(), engines: new Map(),
     host: { totalBytes: config.hostBytesMax, ownedBytes: 0, reservedBytes: 0 },
-    queues: new Map(), turns: noTurns(), prices: UNPRICED, over: new Set(), hosted: new Set(), openCalls: 0, digests: new Map(), timers: new Map(), toolCalls: new Map(),
+    queues: new Map(), turns: noTurns(), prices: UNPRICED, over: new Set(), provisional: new Set(), hosted: new Set(), openCalls: 0, digests: new Map(), timers: new Map(), toolCalls: new Map(),
     learned: { waitsOfKind: new Map(), waitsOfClass: new Map(), work: emptyWork(), unitMs: 0 },
   }
 }
@@ -75,6 +75,7 @@ function applyProgram(core: CoreState, fact: Fact, logged: Logged): boolean {
       linkProgram(core, fact)
       return true
     case 'program.reopened':
+      core.provisional.delete(fact.program)
       learnReopened(core, must(core.programs, fact.program))
       must(core.programs, fact.program).stage = { kind: 'open' }
       return true
@@ -111,7 +112,9 @@ function stop(core: CoreState, id: ProgramId, stage: Program['stage']): void {
   const program = must(core.programs, id)
   if (program.stage.kind === 'open') learnProgram(core, program, stage.kind === 'ended' ? 'ended' : 'cut')
   program.stage = stage
-  if ((stage.kind === 'ended' && stage.provisional) || core.over.has(id)) return
+  core.provisional.delete(id)
+  if (stage.kind === 'ended' && stage.provisional) return void core.provisional.add(id)
+  if (core.over.has(id)) return
   core.over.add(id)
   must(core.tenants, program.tenant).livePrograms -= 1
 }
@@ -177,6 +180,7 @@ function forgetProgram(core: CoreState, id: ProgramId): void {
   }
   core.programs.delete(id)
   core.over.delete(id)
+  core.provisional.delete(id)
   if (program.session !== null) dropEmptySession(core, program.session)
 }
 

@@ -69,7 +69,7 @@ function startCalls(d: Deciding, model: string): void {
   const look = newLook(d, model)
   for (const { call } of [...d.core.turns.reservations.values()]) {
     const reserved = must(d.core.calls, call)
-    if (reserved.model === model) tryRun(d, reserved, look)
+    if (reserved.model === model && tryRun(d, reserved, look)) look.sites = sitesOf(d.core, model)
   }
   for (let started = true; started;) {
     started = false

@@ -40,7 +40,7 @@ export type Fact =
   | { kind: 'program.closed'; program: ProgramId }
   | { kind: 'program.cancelled'; program: ProgramId; epoch: number; effectsRemaining: readonly EffectRemaining[] }
   | { kind: 'program.failed'; program: ProgramId; why: string }
-  | { kind: 'program.forgotten'; program: ProgramId }
+  | { kind: 'program.forgotten'; program: ProgramId; calls: readonly CallId[] }
   | { kind: 'program.refused'; tenant: TenantId; program: string; code: string; why: string }
   // declared graphs
   // of a report, or brought along by a call

@@ -9,7 +9,7 @@ import { interruptId, type InterruptId } from './ids.ts'
 import type { Finished } from './input.ts'
 import { decideIdle } from './kv/kv.ts'
 import { expectWait } from './predict/expect.ts'
-import { failProgram } from './program.ts'
+import { endIfDone, failProgram } from './program.ts'
 import type { Call } from './state.ts'
 
 export function startInterrupt(d: Deciding, call: Call, input: Finished): void {
@@ -40,5 +40,8 @@ export function expire(d: Deciding, id: InterruptId): void {
   if (interrupt?.stage.kind !== 'waiting') return
   d.emit({ kind: 'interrupt.expired', interrupt: id })
   const program = must(d.core.programs, interrupt.program)
-  if (program.stage.kind === 'open') failProgram(d, program, `no result for ${interrupt.toolClass} within the limit interruptMaxUs`)
+  if (program.stage.kind !== 'open') return
+  // It has answered, whatever else of it is still out.
+  if (program.final) endIfDone(d, program)
+  else failProgram(d, program, `no result for ${interrupt.toolClass} within the limit interruptMaxUs`)
 }

@@ -167,24 +167,32 @@ export function restOf(d: Deciding, thread: ThreadId): void {
   if (state !== null) clearTimer(d, `reconsider:${state}`)
 }
 
-/** Why the tenant may not have one more program; null where it may. What is over gives way by itself and is not counted. */
+/** Why the tenant may not have one more program; null where it may: one that has ended and could only be reopened gives way. */
 export function tenantFull(d: Deciding, tenant: TenantId): Refusal | null {
   const live = d.core.tenants.get(tenant)?.livePrograms ?? 0
   const { tenantProgramsMax } = d.core.config
-  return live < tenantProgramsMax ? null : { code: 'tenant_full', why: `${live} of its programs are not over, and tenantProgramsMax is ${tenantProgramsMax}` }
+  if (live < tenantProgramsMax || closeEarly(d, (program) => program.tenant === tenant) !== null) return null
+  return { code: 'tenant_full', why: `${live} of its programs are not over, and tenantProgramsMax is ${tenantProgramsMax}` }
 }
 
 /** True when one more program fits; forgets the longest ended one where it must, but `spare`, nor a parent before its sub-agents. */
 export function makeRoomForProgram(d: Deciding, spare: ProgramId | null): boolean {
   if (d.core.programs.size < d.core.config.programsMax) return true
-  for (const id of d.core.over) {
-    const program = must(d.core.programs, id)
-    if (program.id !== spare && program.children.length === 0 && !program.threads.some((thread) => must(d.core.threads, thread).state !== null)) {
-      d.emit({ kind: 'program.forgotten', program: program.id })
-      return true
-    }
-  }
-  return false
+  const mayGo = (program: Program): boolean =>
+    program.id !== spare && program.children.length === 0 && !program.threads.some((thread) => must(d.core.threads, thread).state !== null)
+  const over = [...d.core.over].find((id) => mayGo(must(d.core.programs, id))) ?? closeEarly(d, mayGo)
+  if (over === null) return false
+  d.emit({ kind: 'program.forgotten', program: over, calls: must(d.core.programs, over).calls })
+  return true
+}
+
+/** Closes the longest ended of those that may be reopened and that `may`; null: there is none. */
+function closeEarly(d: Deciding, may: (program: Program) => boolean): ProgramId | null {
+  const id = [...d.core.provisional].find((one) => may(must(d.core.programs, one))) ?? null
+  if (id === null) return null
+  d.emit({ kind: 'program.closed', program: id })
+  clearTimer(d, `close:${id}`)
+  return id
 }
 
 const isUnanswered = (d: Deciding, id: Program['calls'][number]): boolean => !isOver(must(d.core.calls, id))

@@ -63,6 +63,8 @@ export interface CoreState {
   prices: Prices
   /** Programs that are over and whose names are still kept, the longest over first. */
   readonly over: Set<ProgramId>
+  /** Programs that have ended and may be reopened, the longest ended first. */
+  readonly provisional: Set<ProgramId>
   /** States whose continuation is on host, the longest there first. */
   readonly hosted: Set<StateId>
   /** What bends the order. */

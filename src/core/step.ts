@@ -43,10 +43,12 @@ interface Turn {
 export function openTurn(core: CoreState, nowUs: Us): Turn {
   assert(Number.isSafeInteger(nowUs), 'time is an integer of microseconds')
   let facts: Logged[] = []
+  let ended = false
   // A clock that went back is a fault of the world: time stands still until it has caught up.
   const d = deciding(core, Math.max(nowUs, core.nowUs), (logged) => facts.push(logged))
   return {
     take(input) {
+      assert(!ended, 'nothing is taken after the end of a turn')
       facts = []
       const wrong = malformed(input)
       if (wrong === null) decide(d, input)
@@ -56,6 +58,7 @@ export function openTurn(core: CoreState, nowUs: Us): Turn {
     },
     end() {
       facts = []
+      ended = true
       dispatch(d)
       return facts
     },

@@ -2,7 +2,8 @@
  * Owns which models, engines and ranks a fact may have changed something for, so that a turn looks at these and at no
  * others. Whatever could let a ready call run touches its model: a place or memory that came free, KV that became idle or
  * came to rest, room on host, a call that joined the queue or left it, an engine that came or went, a running call that may
- * now give way. Where only time passing does, `dispatch.ts` sets a timer. Reads the state before the fact is applied.
+ * now give way. A charge may bring another tenant's calls among the first and touches nobody: until something comes free, at
+ * most `preemptGapUs` of charges go by. Where only time passing does, `dispatch.ts` sets a timer. Reads the state before the fact is applied.
  */
 import { must } from './assert.ts'
 import { imageReserveBytes } from './kv/cost.ts'

@@ -6,7 +6,7 @@
 import { must } from '../core/assert.ts'
 import { isReplayable } from '../core/effects.ts'
 import type { Fact, Logged } from '../core/fact.ts'
-import type { CallId, EngineId, InterruptId, ProgramId } from '../core/ids.ts'
+import type { CallId, EngineId, InterruptId } from '../core/ids.ts'
 import type { Input } from '../core/input.ts'
 import type { CoreState, Origin, State } from '../core/state.ts'
 import type { Tokens } from '../core/units.ts'
@@ -31,8 +31,6 @@ export class Performer {
   #seq = 0
   /** When each engine joined last. */
   readonly #joinedSeq = new Map<EngineId, number>()
-  /** Calls of programs that have ended, until that is performed: by then it may be forgotten which they were. */
-  readonly #ending = new Map<ProgramId, readonly CallId[]>()
 
   constructor(core: Readonly<CoreState>, ports: Ports, streams: Streams, post: (input: Input) => void) {
     this.#core = core
@@ -45,7 +43,6 @@ export class Performer {
   /** Of a decision, before it is durable and performed. */
   decided({ seq, fact }: Logged): void {
     if (fact.kind === 'engine.joined') this.#joinedSeq.set(fact.engine, seq)
-    if (isEnd(fact)) this.#ending.set(fact.program, [...this.#core.programs.get(fact.program)?.calls ?? []])
   }
 
   perform({ seq, fact }: Logged): void {
@@ -68,7 +65,9 @@ export class Performer {
       case 'program.completed':
       case 'program.closed':
       case 'program.cancelled':
-      case 'program.failed': return isEnd(fact) ? this.#dropResults(fact.program) : undefined
+      case 'program.failed': return isEnd(fact) ? this.#dropResults(this.#core.programs.get(fact.program)?.calls ?? []) : undefined
+      // It may have been forgotten before its end was performed.
+      case 'program.forgotten': return this.#dropResults(fact.calls)
       case 'timer.set': return this.#setTimer(fact.timer, fact.atUs)
       case 'timer.cleared': return this.#clearTimer(fact.timer)
       default: return this.#performKv(fact)
@@ -214,9 +213,8 @@ export class Performer {
     if (interrupt === undefined || !isReplayable(interrupt)) this.#ports.bodies.drop(resultOf(callOfInterrupt(id)))
   }
 
-  #dropResults(program: ProgramId): void {
-    for (const call of this.#ending.get(program) ?? []) this.#ports.bodies.drop(resultOf(call))
-    this.#ending.delete(program)
+  #dropResults(calls: readonly CallId[]): void {
+    for (const call of calls) this.#ports.bodies.drop(resultOf(call))
   }
 
   #dropCall(call: CallId): void {

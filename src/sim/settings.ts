@@ -55,7 +55,7 @@ export function settingsOf({ seed, steps, faults = allFaults(), order, residency
     size: { callsMax: 6, givenMax: 80, saysMax: 40, waitMaxUs: seconds(8) },
     core: {
       order: order ?? drawn.order, residency: residency ?? drawn.residency, placement: drawn.placement, hostBytesMax: drawn.hostImages * 100_000, grantTokens: drawn.grantTokens,
-      ...times, callsOpenMax: 40, programsMax: 60, programIdleUs: seconds(20), interruptMaxUs: seconds(40), sessionRetentionUs: seconds(40), sessionStatesMax: 2,
+      ...times, callsOpenMax: 40, programsMax: 60, tenantCallsOpenMax: 25, tenantProgramsMax: 30, programIdleUs: seconds(20), interruptMaxUs: seconds(40), sessionRetentionUs: seconds(40), sessionStatesMax: 2,
       toolEffects: TOOL_EFFECTS, humanTools: HUMAN_TOOLS,
     },
     storeFailure: drawn.storeFailure, snapshotEveryFacts: drawn.snapshotEveryFacts, checkEveryTurns: 1, healUs: seconds(1_800),

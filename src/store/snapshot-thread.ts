@@ -10,12 +10,15 @@ import { SqliteDisk } from './sqlite-disk.ts'
 
 export const SNAPSHOTS_FOLDER = 'snapshots'
 
-/** `script` calls `serveThread`. Rejects with what went wrong there. */
-export function inThread(script: URL): (dataDir: string) => Promise<Made | null> {
-  return (dataDir) => new Promise((resolve, reject) => {
+/** `script` calls `serveThread`. Rejects with what went wrong there, and where it is stopped: a part of a file is removed by who opens the folder next. */
+export function inThread(script: URL): (dataDir: string, stop: AbortSignal) => Promise<Made | null> {
+  return (dataDir, stop) => new Promise((resolve, reject) => {
     const thread = new Worker(script, { workerData: dataDir })
+    const end = (): void => void thread.terminate()
+    stop.addEventListener('abort', end, { once: true })
     thread.once('message', (made: Made | null) => resolve(made))
     thread.once('error', reject)
+    thread.once('exit', () => stop.removeEventListener('abort', end))
     thread.once('exit', (code) => reject(new Error(`its thread ended with code ${code}`)))
   })
 }

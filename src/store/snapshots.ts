@@ -18,22 +18,25 @@ import type { WriteBehind } from './write-behind.ts'
 
 /** Facts deleted in one transaction, so that no commit waits long for it. */
 const TRIM_FACTS = 2_000
+/** Who stops a server waits no longer than this for a snapshot. */
+const CLOSE_MS_MAX = 5_000
 
 export class Snapshots {
   readonly #disk: Disk
   readonly #files: SnapshotFiles
   readonly #behind: WriteBehind
   readonly #logRetentionUs: Us
-  readonly #make: (() => Promise<Made | null>) | null
+  readonly #make: ((stop: AbortSignal) => Promise<Made | null>) | null
+  readonly #stop = new AbortController()
+  #closed = false
   readonly #onLoss: (loss: Loss) => void
   #making: Promise<void> | null = null
-  #closed = false
   /** Snapshots that could not be read, and those that could not be made. */
   lost = 0
 
   /** `make`: makes the next one of what is in the log; null: none is made. */
   constructor(
-    disk: Disk, files: SnapshotFiles, behind: WriteBehind, logRetentionUs: Us, make: (() => Promise<Made | null>) | null, onLoss: (loss: Loss) => void,
+    disk: Disk, files: SnapshotFiles, behind: WriteBehind, logRetentionUs: Us, make: ((stop: AbortSignal) => Promise<Made | null>) | null, onLoss: (loss: Loss) => void,
   ) {
     this.#disk = disk
     this.#files = files
@@ -67,15 +70,17 @@ export class Snapshots {
     this.#making = this.#taken(this.#make).finally(() => { this.#making = null })
   }
 
-  /** Resolves when nothing is being made. */
+  /** Resolves when nothing is being made; what takes longer than `CLOSE_MS_MAX` is given up: the log has all of it. */
   async close(): Promise<void> {
     this.#closed = true
+    const late = setTimeout(() => this.#stop.abort(), CLOSE_MS_MAX)
     await this.#making
+    clearTimeout(late)
   }
 
-  async #taken(make: () => Promise<Made | null>): Promise<void> {
+  async #taken(make: (stop: AbortSignal) => Promise<Made | null>): Promise<void> {
     try {
-      const made = await make()
+      const made = await make(this.#stop.signal)
       if (made === null) return
       const { seq, atUs, fallback, damaged } = made
       for (const one of damaged) this.#lose(String(one.seq), one.why)
@@ -83,7 +88,7 @@ export class Snapshots {
       for (const kept of this.#files.seqs()) if (kept !== seq && kept !== fallback) this.#files.drop(kept)
       if (fallback !== null) await this.#trim(fallback, atUs - this.#logRetentionUs)
     } catch (thrown) {
-      this.#lose('next', `it could not be made: ${reason(thrown)}`)
+      if (!this.#stop.signal.aborted) this.#lose('next', `it could not be made: ${reason(thrown)}`)
     }
   }
 

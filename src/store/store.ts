@@ -48,7 +48,7 @@ export interface StoreOptions {
   /** Facts that every kept snapshot holds stay this long all the same, for people to read. */
   readonly logRetentionUs: Us
   /** Makes the next snapshot of what is in that folder; null: none is made. */
-  readonly makeSnapshot: ((dataDir: string) => Promise<Made | null>) | null
+  readonly makeSnapshot: ((dataDir: string, stop: AbortSignal) => Promise<Made | null>) | null
 }
 
 export function openStore(dataDir: string, options: StoreOptions): Store {
@@ -66,7 +66,7 @@ export function openStore(dataDir: string, options: StoreOptions): Store {
     const behind = new WriteBehind(disk, REAL_SCHEDULE, options.onFailure)
     const { makeSnapshot, logRetentionUs, onLoss } = options
     const files = new SnapshotFolder(join(folder, SNAPSHOTS_FOLDER))
-    const snapshots = new Snapshots(disk, files, behind, logRetentionUs, makeSnapshot && (() => makeSnapshot(folder)), onLoss)
+    const snapshots = new Snapshots(disk, files, behind, logRetentionUs, makeSnapshot && ((stop) => makeSnapshot(folder, stop)), onLoss)
     const images = new ImageFiles(disk, behind, directory, options.digestFile, options.onLoss)
     let closing: Promise<void> | null = null
     const close = async (): Promise<void> => {

@@ -1,4 +1,5 @@
 import assert from 'node:assert/strict'
+import { execFileSync } from 'node:child_process'
 import { test } from 'node:test'
 import fc from 'fast-check'
 import { columnOf, valuesOf, type Column, type Texts } from '../../src/core/columns.ts'
@@ -40,4 +41,14 @@ test('a text that stands in several places is told once, and what is the same in
 
 test('what is not plain data is refused, not lost', () => {
   for (const wrong of [undefined, () => 1, 1n, Symbol('s')]) assert.throws(() => columnOf([wrong], fresh()), /a state holds no/)
+})
+
+test('where no code may be made from strings, records come back all the same', () => {
+  const script = `
+    import { columnOf, valuesOf } from ${JSON.stringify(new URL('../../src/core/columns.js', import.meta.url).href)}
+    const texts = { numbers: new Map(), fresh: [] }
+    const values = [{ id: 1, of: 'a' }, { id: 2, of: 'b' }]
+    console.log(JSON.stringify(valuesOf(JSON.parse(JSON.stringify(columnOf(values, texts))), 2, texts.fresh)))`
+  const said = execFileSync(process.execPath, ['--disallow-code-generation-from-strings', '--input-type=module', '-e', script], { encoding: 'utf8' })
+  assert.deepEqual(JSON.parse(said), [{ id: 1, of: 'a' }, { id: 2, of: 'b' }])
 })

@@ -223,6 +223,43 @@ test('at its own limits of calls and of programs a tenant is refused by their na
   assert.equal(only(at.log, 'program.refused').length, 1)
 })
 
+test('at a limit of programs the longest ended of those that may be reopened gives way, and one that is at work does not', () => {
+  for (const config of [{ tenantProgramsMax: 2 }, { programsMax: 2 }]) {
+    const at = new Quiet(1, { config })
+    const answered = (): void => {
+      const call = at.submit()
+      at.measure(call)
+      at.end(call)
+    }
+    answered()
+    answered()
+    const [first] = at.core.programs.keys()
+    answered()
+    assert.equal(only(at.log, 'program.closed')[0]?.program, first)
+    assert.equal(only(at.log, 'call.refused').length, 0)
+    at.named('a')
+    at.named('b')
+    at.named('c')
+    assert.equal(only(at.log, 'call.refused').length, 1, 'two are at work')
+  }
+})
+
+test('a wait that expires beside an answer that was the last does not fail the program', () => {
+  const at = new Quiet(1)
+  const claims = { ...CLAIMS, program: 'p', identity: { source: 'explicit' as const, confidence: 100 } }
+  const tool = at.submit({ claims: { ...claims, thread: 'tool' } })
+  at.measure(tool)
+  at.endWithTool(tool)
+  const last = at.submit({ claims: { ...claims, thread: 'answer', final: true } })
+  at.measure(last)
+  at.end(last)
+  const timer = `expire:${tool}.wait`
+  at.nowUs = at.core.timers.get(timer) ?? at.nowUs
+  at.feed({ kind: 'due', timer })
+  assert.equal([...at.core.programs.values()][0]?.stage.kind, 'ended')
+  assert.equal(only(at.log, 'program.failed').length, 0)
+})
+
 test('an unknown model is refused with the names of those served', () => {
   const at = new Quiet(1)
   at.submit({ model: 'gpt-9' })
