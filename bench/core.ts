@@ -1,7 +1,7 @@
 /**
  * Owns the bench of the core alone: how many inputs a second one thread decides with 100,000 calls in line, how a step grows
  * with the line, what a waiting program takes in memory, and the longest steps, the collector's pauses apart. Inputs a
- * second are counted in turns of `TURN` inputs, as the driver takes them when they come faster than facts become durable;
+ * second are counted in turns of `TURN` inputs, as the driver takes them when they come faster than it decides;
  * a step is a turn of one, and the rate of those stands beside. Heaps are counted in runs of their own, by looking on as
  * their entries are read.
  */
@@ -12,6 +12,7 @@ import { runInNewContext } from 'node:vm'
 import { ORDER_NAMES, type OrderName } from '../src/core/config.ts'
 import { columns } from '../src/core/explain/explain-text.ts'
 import type { CoreState } from '../src/core/state.ts'
+import { INPUTS_PER_TURN_MAX } from '../src/driver/driver.ts'
 import { estimate, mean, quantile, type Interval } from '../src/eval/stats.ts'
 import { bar, type Bench, type BenchResult, type BenchWorld } from './bench.ts'
 import { CALLS_PER_PROGRAM, CALLS_PER_PROGRESS, CoreLoad, ENGINES, SHARES } from './core-load.ts'
@@ -21,7 +22,7 @@ const LINES_QUICK = [1_000, 10_000] as const
 /** Of each sort: in turns of one, and in turns of many. */
 const INPUTS = 76_800
 const INPUTS_QUICK = 15_360
-const TURN = 128
+const TURN = INPUTS_PER_TURN_MAX
 /** Not measured: the code is compiled, the caches fill, tools begin to come back. */
 const WARM_UP = 20_000
 const WARM_UP_QUICK = 5_000

@@ -34,7 +34,7 @@ interface DriverOptions {
 }
 
 /** At it, the rest waits for the next turn. */
-const INPUTS_PER_TURN_MAX = 256
+export const INPUTS_PER_TURN_MAX = 256
 /** Facts read again in one go for the traces of before the snapshot. */
 const RECALL_FACTS = 1_000
 /** At it calls and acts on programs are refused (`queue_full`): the core does not keep up. */
