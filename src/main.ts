@@ -18,6 +18,7 @@ import { OpenaiEngine } from './engines/openai.ts'
 import { readScript } from './engines/script-file.ts'
 import { createScriptedEngine } from './engines/scripted.ts'
 import { cacheDirectory, PROBES_FILE } from './models/cache.ts'
+import { markInUse } from './models/in-use.ts'
 import { resolveModel, type ModelProgress } from './models/resolve.ts'
 import { buildApp } from './server/app.ts'
 import { makeLog } from './server/log.ts'
@@ -46,6 +47,8 @@ const CHECK_EVERY_TURNS = 1_000
 export async function start(config: Config, hooks: StartHooks = {}): Promise<Server> {
   const log = makeLog(config.logLevel)
   let driver: Driver | null = null
+  /** Model files are in use until this lets go of them. */
+  const models: (() => void)[] = []
   const store = openStore(config.dataDir, {
     imagesDir: config.imagesDir, imageBytesMax: config.core.hostBytesMax, bodyBytesMax: BODY_BYTES_MAX,
     logRetentionUs: seconds(config.logRetentionSeconds),
@@ -61,7 +64,7 @@ export async function start(config: Config, hooks: StartHooks = {}): Promise<Ser
     const recovered = recover(config.core, store.log)
     log.info({ programs: recovered.core.programs.size, facts: recovered.core.seq, snapshot: recovered.snapshotSeq }, 'the state is recovered')
     const clock = systemClock(recovered.core.nowUs, recovered.core.wallOffsetUs)
-    const engines = await Promise.all(config.engines.map((one) => engineOf(one, config, hooks)))
+    const engines = await Promise.all(config.engines.map((one) => engineOf(one, config, hooks, models)))
     const onFatal = hooks.onFatal ?? ((error: Error, dump: () => Dump) => {
       log.fatal({ err: error, dump: keepDump(config.dataDir, dump) }, 'stopping')
       process.exit(70)
@@ -79,9 +82,10 @@ export async function start(config: Config, hooks: StartHooks = {}): Promise<Ser
     await driver.start()
     const app = buildApp({ gateway: driver, host: config.listen.host, tenants: config.tenants, limits: config.limits, metricsKey: config.metricsKey, snapshots: store.snapshots, log })
     await app.listen({ ...config.listen })
-    return { url: urlOf(app.server.address(), config.listen.host), driver, dataDir: config.dataDir, close: closer(app, driver, store) }
+    return { url: urlOf(app.server.address(), config.listen.host), driver, dataDir: config.dataDir, close: closer(app, driver, store, models) }
   } catch (error) {
     await driver?.stop()
+    for (const letGo of models) letGo()
     await store.close()
     throw error
   }
@@ -99,11 +103,14 @@ function keepDump(dataDir: string, dump: () => Dump): string {
   }
 }
 
-function closer(app: { close(): PromiseLike<unknown> }, driver: Driver, store: { close(): Promise<void> }): () => Promise<void> {
+function closer(
+  app: { close(): PromiseLike<unknown> }, driver: Driver, store: { close(): Promise<void> }, models: readonly (() => void)[],
+): () => Promise<void> {
   let closing: Promise<void> | null = null
   const close = async (): Promise<void> => {
     await app.close()
     await driver.stop()
+    for (const letGo of models) letGo()
     await store.close()
   }
   return () => closing ??= close()
@@ -114,7 +121,7 @@ function urlOf(address: AddressInfo | string | null, host: string): string {
   return `http://${host.includes(':') ? `[${host}]` : host}:${port ?? 0}`
 }
 
-async function engineOf(one: EngineConfig, config: Config, hooks: StartHooks): Promise<EnginePort> {
+async function engineOf(one: EngineConfig, config: Config, hooks: StartHooks, models: (() => void)[]): Promise<EnginePort> {
   switch (one.kind) {
     case 'scripted':
       return createScriptedEngine({ id: one.id, script: readScript(one.script) })
@@ -125,10 +132,12 @@ async function engineOf(one: EngineConfig, config: Config, hooks: StartHooks): P
     case 'embedded': {
       const progress = hooks.onModelProgress
       const model = await resolveModel({ model: one.model, env: process.env, ...(progress === undefined ? {} : { onProgress: progress }) })
+      const cache = cacheDirectory(process.env)
+      models.push(markInUse(cache, model.path))
       const { id, lanes, laneTokens, threads, chunkTokens, flashAttention, extraBuffers, library } = one
       return new EmbeddedEngine({
         id, lanes, laneTokens, threads, chunkTokens, flashAttention, extraBuffers, models: [model.name], modelPath: model.path, libraryDir: library,
-        runtimeDir: config.dataDir, probeCachePath: join(cacheDirectory(process.env), PROBES_FILE),
+        runtimeDir: config.dataDir, probeCachePath: join(cache, PROBES_FILE),
       })
     }
   }

@@ -5,6 +5,7 @@ import { demoCommand } from './demo.ts'
 import { doctorCommand } from './doctor.ts'
 import { explainCommand } from './explain.ts'
 import { EXIT, tell } from './failure.ts'
+import { modelsCommand } from './models.ts'
 import { programsCommand } from './programs.ts'
 import { serveCommand } from './serve.ts'
 import { packageVersion } from './settings.ts'
@@ -24,7 +25,7 @@ First steps:
   entracte serve              one OpenAI-compatible base URL
   entracte explain PROGRAM    why it took as long as it did`)
 
-for (const command of [serveCommand(), demoCommand(), programsCommand(), explainCommand(), doctorCommand()]) {
+for (const command of [serveCommand(), demoCommand(), programsCommand(), explainCommand(), modelsCommand(), doctorCommand()]) {
   program.addCommand(command.exitOverride().showHelpAfterError(`entracte ${command.name()} --help shows what there is.`))
 }
 program.exitOverride()

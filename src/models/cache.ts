@@ -63,14 +63,19 @@ export async function publish(
   try {
     const file = join(scratch, basename(target))
     await make(file, scratch)
-    if (expected !== null) await check(file, expected)
-    const handle = await open(file, 'r+')
-    await handle.sync()
-    await handle.close()
-    await rename(file, target)
+    await adopt(file, target, expected)
   } finally {
     await rm(scratch, { recursive: true, force: true })
   }
+}
+
+/** Puts a file of the same disk at `target`, whole and checked; where it is not what was expected it stays. */
+export async function adopt(file: string, target: string, expected: Expected | null): Promise<void> {
+  if (expected !== null) await check(file, expected)
+  const handle = await open(file, 'r+')
+  await handle.sync()
+  await handle.close()
+  await rename(file, target)
 }
 
 async function check(file: string, expected: Expected): Promise<void> {
@@ -85,14 +90,32 @@ async function check(file: string, expected: Expected): Promise<void> {
  * size, inode and time, and read again only where one of them changed.
  */
 export async function digestOf(directory: string, path: string): Promise<string> {
-  const { size, mtimeMs, ino } = await stat(path)
-  const mark = `${path}\n${size} ${mtimeMs} ${ino}`
-  const note = join(directory, `digest-${createHash('sha256').update(path).digest('hex').slice(0, 24)}`)
-  const [digest, ...known] = (await ifPresent(readFile(note, 'utf8')) ?? '').split('\n')
-  if (digest !== undefined && known.join('\n') === mark) return digest
+  const [digest, ...known] = (await ifPresent(readFile(digestNote(directory, path), 'utf8')) ?? '').split('\n')
+  if (digest !== undefined && known.join('\n') === await markOf(path)) return digest
   const fresh = await sha256(path)
-  await publish(note, null, (file) => writeFile(file, `${fresh}\n${mark}`))
+  await noteDigest(directory, path, fresh)
   return fresh
+}
+
+/** For a file whose digest is known already. */
+export async function noteDigest(directory: string, path: string, digest: string): Promise<void> {
+  const mark = await markOf(path)
+  await publish(digestNote(directory, path), null, (file) => writeFile(file, `${digest}\n${mark}`))
+}
+
+export async function forgetDigest(directory: string, path: string): Promise<void> {
+  await rm(digestNote(directory, path), { force: true })
+}
+
+/** Names a file of the cache that says something of the file at `path`. */
+export const noteName = (kind: string, path: string): string =>
+  `${kind}-${createHash('sha256').update(path).digest('hex').slice(0, 24)}`
+
+const digestNote = (directory: string, path: string): string => join(directory, noteName('digest', path))
+
+async function markOf(path: string): Promise<string> {
+  const { size, mtimeMs, ino } = await stat(path)
+  return `${path}\n${size} ${mtimeMs} ${ino}`
 }
 
 /** Null where there is no such file; every other fault stays one. */

