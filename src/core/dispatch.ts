@@ -9,7 +9,7 @@
  * `memoryWaitersMax` and the others start only where nobody must give way; none after the first once no engine has a place
  * for another call; and at most `victimsMax` idle States an engine.
  */
-import { must } from './assert.ts'
+import { assert, must } from './assert.ts'
 import { setTimer, type Deciding } from './deciding.ts'
 import { granulesBy } from './kv/continuation.ts'
 import type { CallId, EngineId } from './ids.ts'
@@ -78,7 +78,9 @@ function startCalls(d: Deciding, model: string): void {
     for (const id of candidates(queue)) {
       if (look.passed.has(id) || reservedFor(d.core, id) !== null) continue
       // Who starts is charged, so the next to be served may be another's.
-      if (tryRun(d, must(d.core.calls, id), look)) {
+      const call = must(d.core.calls, id)
+      assert(call.stage.kind === 'ready', `invariant 2: ${id} stands in a queue and is ${call.stage.kind}`)
+      if (tryRun(d, call, look)) {
         started = true
         break
       }
