@@ -13,7 +13,7 @@ import { ORDER_NAMES, type OrderName } from '../src/core/config.ts'
 import { columns } from '../src/core/explain/explain-text.ts'
 import type { CoreState } from '../src/core/state.ts'
 import { INPUTS_PER_TURN_MAX } from '../src/driver/driver.ts'
-import { estimate, mean, quantile, type Interval } from '../src/eval/stats.ts'
+import { estimate, mean, median, quantile, type Interval } from '../src/eval/stats.ts'
 import { bar, type Bench, type BenchResult, type BenchWorld } from './bench.ts'
 import { CALLS_PER_PROGRAM, CALLS_PER_PROGRESS, CoreLoad, ENGINES, SHARES } from './core-load.ts'
 
@@ -138,7 +138,7 @@ async function measure(world: BenchWorld, order: OrderName, line: number): Promi
     },
     bytesOfOne, bytesOfMany, counts: load.counts,
   }
-  world.say(`${order}, ${line} in line: ${Math.round(mean(perSecond))} inputs/s (${Math.round(result.alonePerSecond)} in turns of one), ${result.processorUs.toFixed(0)} us of processor an input, p99.9 ${result.p999Ms.toFixed(2)} ms, ${bytesOfOne} bytes a program of one call, ${bytesOfMany} of ${CALLS_PER_PROGRAM}`)
+  world.say(`${order}, ${line} in line: ${Math.round(median(perSecond))} inputs/s (${Math.round(result.alonePerSecond)} in turns of one), ${result.processorUs.toFixed(0)} us of processor an input, p99.9 ${result.p999Ms.toFixed(2)} ms, ${bytesOfOne} bytes a program of one call, ${bytesOfMany} of ${CALLS_PER_PROGRAM}`)
   return result
 }
 
@@ -233,7 +233,7 @@ function resultOf(measured: readonly Measured[], visits: readonly Visits[], quic
   const longest = Math.max(...measured.map(({ line }) => line))
   const long = measured.filter(({ line }) => line === longest)
   const bars = long.flatMap((one) => {
-    const perSecond = estimate(one.perSecond, mean)
+    const perSecond = estimate(one.perSecond, median)
     const short = measured.find(({ order, line }) => order === one.order && line < longest)
     const growth = one.stepUs / (short?.stepUs ?? one.stepUs)
     const worst = Math.max(...visits.filter(({ order }) => order === one.order).map(({ most, line }) => most / Math.log2(line)))
@@ -248,14 +248,14 @@ function resultOf(measured: readonly Measured[], visits: readonly Visits[], quic
   return {
     bars: [...bars, bar('bytes', exactly(bytes), 'bytes a program whose call waits', `at most ${PROGRAM_BYTES_MAX}`, bytes <= PROGRAM_BYTES_MAX)],
     text: textOf(measured, visits),
-    figures: { measured: measured.map(({ perSecond, ...rest }) => ({ ...rest, perSecond: Math.round(mean(perSecond)) })), visits, shares: SHARES },
+    figures: { measured: measured.map(({ perSecond, ...rest }) => ({ ...rest, perSecond: Math.round(median(perSecond)) })), visits, shares: SHARES },
     notMeasured: quick ? ['the line of 100,000 (--quick)', ...NOT_MEASURED] : NOT_MEASURED,
   }
 }
 
 function textOf(measured: readonly Measured[], visits: readonly Visits[]): string {
   const times = measured.map((one) => [
-    one.order, String(one.line), String(Math.round(mean(one.perSecond))), one.turnP999Ms.toFixed(2), String(Math.round(one.alonePerSecond)), one.stepUs.toFixed(1), one.processorUs.toFixed(1), one.p999Ms.toFixed(2), one.worstMs.toFixed(2),
+    one.order, String(one.line), String(Math.round(median(one.perSecond))), one.turnP999Ms.toFixed(2), String(Math.round(one.alonePerSecond)), one.stepUs.toFixed(1), one.processorUs.toFixed(1), one.p999Ms.toFixed(2), one.worstMs.toFixed(2),
     `${one.collected.pauses}, ${(100 * one.collected.shareOfTime).toFixed(0)} %, longest ${one.collected.longestMs.toFixed(1)} ms`, String(one.bytesOfOne), String(one.bytesOfMany),
   ])
   const counted = visits.map((one) => [one.order, String(one.line), one.mean.toFixed(1), String(one.p999), String(one.most), (one.most / Math.log2(one.line)).toFixed(1)])
