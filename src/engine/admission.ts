@@ -17,8 +17,10 @@ import type { StartRequest } from './sequence.ts'
 import { TokenRecordError, decodePrepared } from './token-record.ts'
 import type { Prepared } from './token-record.ts'
 
-/** Root of every grammar that `measure.ts` makes. */
+/** Root of every grammar of a plan. */
 const GRAMMAR_ROOT = 'root'
+/** The library is not to take longer to read a grammar: other calls wait meanwhile. */
+const GRAMMAR_READ_MS_MAX = 1_000
 
 export interface AdmissionHost {
   readonly llama: Llama
@@ -72,6 +74,16 @@ function readPrepared(bytes: Uint8Array): Prepared | string {
     if (error instanceof TokenRecordError) return error.message
     throw error
   }
+}
+
+/** Why the library cannot use a grammar; null where it can. */
+export function grammarFault(llama: Llama, gbnf: string): string | null {
+  const begunMs = performance.now()
+  const grammar = readGrammar(llama, gbnf)
+  if (typeof grammar === 'string') return grammar
+  grammar.dispose()
+  const tookMs = performance.now() - begunMs
+  return tookMs > GRAMMAR_READ_MS_MAX ? `to read it takes ${Math.round(tookMs)} ms, over ${GRAMMAR_READ_MS_MAX}` : null
 }
 
 function readGrammar(llama: Llama, gbnf: string): ReturnType<Llama['grammar']> | string {

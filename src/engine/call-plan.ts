@@ -1,10 +1,11 @@
 /**
  * Owns reading a call's body in the engine and what follows from it alone: how the call is sampled, where it stops, and
- * the grammar that holds a forced tool call. The body was validated at the door; it is checked here again because it
+ * the grammar that holds a forced tool call or the form of the answer. The body was validated at the door; it is checked here again because it
  * came over a socket.
  */
-import type { ChatCall, ChatMessage, ChatToolCall, Sampling, ToolDefinition } from '../protocol/chat.ts'
-import { SchemaError } from './grammar/schema-error.ts'
+import type { AnswerFormat, ChatCall, ChatMessage, ChatToolCall, Sampling, ToolDefinition } from '../protocol/chat.ts'
+import { answerGrammar } from './grammar/answer-grammar.ts'
+import { RawGrammarError, SchemaError } from './grammar/schema-error.ts'
 import { toolCallGrammar } from './grammar/tool-call-grammar.ts'
 import type { ToolParsing } from './output.ts'
 
@@ -14,14 +15,14 @@ export interface CallPlan {
   readonly stops: readonly string[]
   /** Null: as many as the context has room for. */
   readonly maxTokens: number | null
-  /** GBNF whose root is `root`, where a tool call is forced. */
+  /** GBNF whose root is `root`, where a tool call is forced or the answer has a form. */
   readonly grammar: string | null
   readonly toolParsing: ToolParsing
 }
 
 export interface Refusal {
   readonly ok: false
-  readonly code: 'bad_body' | 'context_too_long' | 'template_failed' | 'unsupported_schema'
+  readonly code: 'bad_body' | 'context_too_long' | 'template_failed' | 'unsupported_schema' | 'invalid_grammar'
   readonly why: string
 }
 
@@ -42,20 +43,23 @@ export function planOf(body: string): { readonly ok: true; readonly plan: CallPl
 export function refusalOf(error: unknown): Refusal {
   if (error instanceof BodyError) return { ok: false, code: 'bad_body', why: error.message }
   if (error instanceof SchemaError) return { ok: false, code: 'unsupported_schema', why: error.message }
+  if (error instanceof RawGrammarError) return { ok: false, code: 'invalid_grammar', why: error.message }
   throw error
 }
 
 /**
- * Throws BodyError or SchemaError. The prompt names the tools whatever `toolChoice` says, so that a last answer with
+ * Throws BodyError, SchemaError or RawGrammarError. The prompt names the tools whatever `toolChoice` says, so that a last answer with
  * `none` continues the same State; with `none` nothing that the model writes is taken as a call.
  */
 export function planCall(call: ChatCall): CallPlan {
-  const { tools, toolChoice, sampling, stop, maxTokens } = call
+  const { tools, toolChoice, sampling, stop, maxTokens, format } = call
   const settled = { sampling, stops: stop, maxTokens }
   if (toolChoice === 'none' || (toolChoice === 'auto' && tools.length === 0)) {
-    return { ...settled, grammar: null, toolParsing: 'off' }
+    return { ...settled, grammar: format === undefined ? null : answerGrammar(format, []), toolParsing: 'off' }
   }
-  if (toolChoice === 'auto') return { ...settled, grammar: null, toolParsing: 'whole' }
+  if (toolChoice === 'auto') {
+    return { ...settled, grammar: format === undefined ? null : answerGrammar(format, tools), toolParsing: 'whole' }
+  }
   const forced = toolChoice === 'required' ? tools : tools.filter(({ name }) => name === toolChoice.name)
   if (forced.length === 0) throw new BodyError('a tool call is required, but no such tool is offered')
   return { ...settled, grammar: toolCallGrammar(forced), toolParsing: 'streamed' }
@@ -74,6 +78,7 @@ export function parseCall(body: string): ChatCall {
     sampling: asSampling(call['sampling']),
     stop: asList(call['stop'], 'stop', asText),
     maxTokens: call['maxTokens'] === null ? null : asNumber(call['maxTokens'], 'maxTokens'),
+    ...(call['format'] === undefined ? {} : { format: asFormat(call['format']) }),
   }
 }
 
@@ -128,6 +133,16 @@ function asShallow<T>(value: T, path: string, depth = 0): T {
 function asToolChoice(value: unknown): ChatCall['toolChoice'] {
   if (value === 'none' || value === 'auto' || value === 'required') return value
   return { name: asText(asObject(value, 'toolChoice')['name'], 'toolChoice.name') }
+}
+
+function asFormat(value: unknown): AnswerFormat {
+  const { kind, schema, gbnf } = asObject(value, 'format')
+  switch (kind) {
+    case 'json': return { kind }
+    case 'schema': return { kind, schema: asShallow(asObject(schema, 'format.schema'), 'format.schema') }
+    case 'grammar': return { kind, gbnf: asText(gbnf, 'format.gbnf') }
+    default: throw new BodyError('format.kind is no kind')
+  }
 }
 
 function asSampling(value: unknown): Sampling {

@@ -31,7 +31,7 @@ interface SequenceParts {
   readonly plan: Plan
   readonly sampling: Sampling
   readonly sampler: Sampler
-  readonly grammar: (TokenGrammar & { accept(token: number): void; dispose(): void }) | null
+  readonly grammar: (TokenGrammar & { readonly slow: boolean; accept(token: number): void; dispose(): void }) | null
   readonly output: OutputPipeline
   readonly prepared: Prepared
   readonly isEog: (token: number) => boolean
@@ -115,6 +115,7 @@ export class Sequence {
     const token = sampler.sample(logits, sampling, this.start.seed, this.fed.length, grammar)
     if (token === null) this.ending = { kind: 'failed', why: 'the grammar allows no token here', retryable: false }
     else this.#put(token, true)
+    if (grammar?.slow === true) this.ending = { kind: 'failed', why: 'the grammar takes too long', retryable: false }
   }
 
   /** What may be sent, if anything; asked for once. */

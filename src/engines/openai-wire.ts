@@ -5,13 +5,13 @@
 import { createParser, type EventSourceParser } from 'eventsource-parser'
 import type { FinishReason } from '../core/state.ts'
 import type { StreamPart } from '../driver/ports.ts'
-import type { ChatCall, ChatMessage } from '../protocol/chat.ts'
+import type { AnswerFormat, ChatCall, ChatMessage } from '../protocol/chat.ts'
 
 /** One event of an upstream; a longer one ends the stream as broken. */
 const EVENT_CHARS_MAX = 8 * 1024 * 1024
 
 export function requestBody(chat: ChatCall, seed: number, maxTokens: number): string {
-  const { model, messages, tools, toolChoice, sampling, stop } = chat
+  const { model, messages, tools, toolChoice, sampling, stop, format } = chat
   return JSON.stringify({
     model,
     messages: messages.map(messageOut),
@@ -25,11 +25,23 @@ export function requestBody(chat: ChatCall, seed: number, maxTokens: number): st
     ...(sampling.topK !== 0 && { top_k: sampling.topK }),
     ...(sampling.minP !== 0 && { min_p: sampling.minP }),
     ...(stop.length > 0 && { stop }),
+    ...(format !== undefined && formatOut(format)),
     max_tokens: maxTokens,
     seed,
     stream: true,
     stream_options: { include_usage: true },
   })
+}
+
+/** A grammar goes by the name that llama.cpp's server has for it. */
+function formatOut(format: AnswerFormat): object {
+  switch (format.kind) {
+    case 'json': return { response_format: { type: 'json_object' } }
+    case 'schema': return {
+      response_format: { type: 'json_schema', json_schema: { name: 'answer', strict: true, schema: format.schema } },
+    }
+    case 'grammar': return { grammar: format.gbnf }
+  }
 }
 
 function messageOut({ role, content, toolCalls, toolCallId }: ChatMessage): object {

@@ -10,7 +10,15 @@ export interface ChatCall {
   readonly sampling: Sampling
   readonly stop: readonly string[]
   readonly maxTokens: number | null
+  /** What its text must be; absent: anything. */
+  readonly format?: AnswerFormat
 }
+
+/** `schema` is JSON Schema; `gbnf` has a rule `root`. */
+export type AnswerFormat =
+  | { readonly kind: 'json' }
+  | { readonly kind: 'schema'; readonly schema: Readonly<Record<string, unknown>> }
+  | { readonly kind: 'grammar'; readonly gbnf: string }
 
 export interface ChatMessage {
   readonly role: 'system' | 'user' | 'assistant' | 'tool'

@@ -31,7 +31,8 @@ const TABLE = {
   invalid_json: badRequest('The request body is not JSON', 'Send one JSON object, encoded as UTF-8.'),
   invalid_request: badRequest('The request is not valid', 'Correct the field that is named and send it again.'),
   unsupported_parameter: badRequest('The request asks for something that is not supported yet', 'Leave the field that is named out; ignoring it would have changed the result.'),
-  unsupported_schema: badRequest('A JSON schema uses something that cannot be enforced', 'Simplify the part that is named, or set tool_choice to "auto".'),
+  unsupported_schema: badRequest('A JSON schema uses something that cannot be enforced', 'Simplify the part that is named, or ask for less: tool_choice "auto", or response_format "json_object".'),
+  invalid_grammar: badRequest('The grammar cannot be used', 'Correct the GBNF: all of it must lead from the rule "root".'),
   unknown_tool_call: badRequest('A tool result answers a tool call that was not made', 'Send each tool message after the assistant message whose tool_calls contain its tool_call_id.'),
   missing_tool_results: badRequest('Not every tool call of the last assistant message is answered', 'Send one tool message for each of its tool_calls.'),
   bad_body: badRequest('The engine cannot read the call', 'This is a fault of ours; the server log has more under this request id.'),
@@ -79,7 +80,7 @@ const TABLE = {
   internal: { status: 500, type: 'server_error', retryable: true, what: 'Something failed that should not', next: 'The server log has more under this request id.' },
 } as const satisfies Record<string, Row>
 
-export type ErrorCode = keyof typeof TABLE
+type ErrorCode = keyof typeof TABLE
 
 /** All that a door needs to answer with an error. */
 export interface Problem {
@@ -88,6 +89,9 @@ export interface Problem {
   readonly headers: Readonly<Record<string, string>>
   readonly body: { readonly error: { readonly message: string; readonly type: string; readonly param: string | null; readonly code: string } }
 }
+
+/** Collects what is wrong while a call is put together; the first is told. */
+export type Refuse = (code: ErrorCode, why: string, param: string) => void
 
 /** `why` is a clause that says what was seen, with its numbers; `param` the field of the request, where there is one. */
 export function problem(code: ErrorCode, why = '', param: string | null = null): Problem {

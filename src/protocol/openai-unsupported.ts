@@ -11,8 +11,6 @@ const zero: Harmless = (value) => value === 0
 const one: Harmless = (value) => value === 1
 const empty: Harmless = (value) => typeof value === 'object' && value !== null && Object.keys(value).length === 0
 const textOnly: Harmless = (value) => Array.isArray(value) && value.every((item) => item === 'text')
-const textFormat: Harmless = (value) =>
-  typeof value === 'object' && value !== null && 'type' in value && value.type === 'text'
 
 /** Null and absent are harmless for every field. */
 const UNSUPPORTED: Readonly<Record<string, Harmless>> = {
@@ -21,7 +19,6 @@ const UNSUPPORTED: Readonly<Record<string, Harmless>> = {
   logprobs: off,
   top_logprobs: zero,
   prompt_logprobs: off,
-  response_format: textFormat,
   logit_bias: empty,
   presence_penalty: zero,
   frequency_penalty: zero,
@@ -42,7 +39,6 @@ const UNSUPPORTED: Readonly<Record<string, Harmless>> = {
   guided_grammar: never,
   structured_outputs: never,
   json_schema: never,
-  grammar: never,
   use_beam_search: off,
   min_tokens: zero,
   ignore_eos: off,

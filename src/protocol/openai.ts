@@ -7,7 +7,8 @@
 import { createHash } from 'node:crypto'
 import { z } from 'zod'
 import type { ChatCall, ChatMessage, ChatToolCall, ToolDefinition } from './chat.ts'
-import { problem, type ErrorCode, type Problem } from './errors.ts'
+import { problem, type Problem, type Refuse } from './errors.ts'
+import { formatFields, formatOf, isDeeper, SCHEMA_DEPTH_MAX } from './openai-format.ts'
 import { unsupportedFields } from './openai-unsupported.ts'
 import { bodyProblem } from './schema-fault.ts'
 import { linkToolResults } from './tool-results.ts'
@@ -15,8 +16,6 @@ import { linkToolResults } from './tool-results.ts'
 const STOPS_MAX = 16
 const STOP_CHARS_MAX = 1024
 const NAME_CHARS_MAX = 256
-/** Deeper schemas are refused before anything recursive sees them. */
-const SCHEMA_DEPTH_MAX = 64
 
 export interface ChatRequest {
   readonly call: ChatCall
@@ -84,13 +83,11 @@ const body = z.looseObject({
   max_completion_tokens: z.int().min(1).nullish(),
   stream: z.boolean().nullish(),
   stream_options: z.looseObject({ include_usage: z.boolean().nullish() }).nullish(),
+  ...formatFields,
 })
 
 type Body = z.output<typeof body>
 type Message = Body['messages'][number]
-
-/** Collects what is wrong while the call is put together; the first is told. */
-type Refuse = (code: ErrorCode, why: string, param: string) => void
 
 // ---------------------------------------------------------------- from JSON to a call
 
@@ -120,6 +117,7 @@ function toRequest(from: Body, refuse: Refuse): ChatRequest {
     const why = '"parallel_tool_calls" is false and "tool_choice" is not "required" or a named function'
     refuse('unsupported_parameter', why, 'parallel_tool_calls')
   }
+  const format = formatOf(from, toolChoice, refuse)
   const links = linkToolResults(messages)
   if (links.fault !== null) refuse(links.fault.code, links.fault.why, links.fault.param)
   return {
@@ -136,6 +134,7 @@ function toRequest(from: Body, refuse: Refuse): ChatRequest {
       },
       stop: typeof from.stop === 'string' ? [from.stop] : from.stop ?? [],
       maxTokens: from.max_completion_tokens ?? from.max_tokens ?? null,
+      ...(format === null ? {} : { format }),
     },
     stream: from.stream ?? false,
     includeUsage: from.stream_options?.include_usage ?? false,
@@ -220,16 +219,6 @@ function requireFunction<F>(from: OfFunction<F>, at: string, refuse: Refuse): F 
     return null
   }
   return from.function
-}
-
-/** Walks without recursion, so that its own depth is no limit. */
-function isDeeper(root: unknown, depthMax: number): boolean {
-  let level: unknown[] = [root]
-  for (let depth = 0; level.length > 0; depth++) {
-    if (depth > depthMax) return true
-    level = level.flatMap((value) => (typeof value === 'object' && value !== null ? Object.values(value) : []))
-  }
-  return false
 }
 
 function toToolChoice(

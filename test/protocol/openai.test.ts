@@ -128,11 +128,11 @@ describe('a wrong type', () => {
 
 describe('what is not supported and would change the result', () => {
   const cases: readonly [object, string][] = [
-    [{ n: 2 }, 'n'], [{ logprobs: true }, 'logprobs'], [{ top_logprobs: 3 }, 'top_logprobs'], [{ response_format: { type: 'json_object' } }, 'response_format'],
+    [{ n: 2 }, 'n'], [{ logprobs: true }, 'logprobs'], [{ top_logprobs: 3 }, 'top_logprobs'],
     [{ logit_bias: { 1: 2 } }, 'logit_bias'], [{ presence_penalty: 0.1 }, 'presence_penalty'], [{ frequency_penalty: -1 }, 'frequency_penalty'],
     [{ audio: {} }, 'audio'], [{ modalities: ['text', 'audio'] }, 'modalities'], [{ prediction: { type: 'content' } }, 'prediction'],
     [{ web_search_options: {} }, 'web_search_options'], [{ functions: [{ name: 'f' }] }, 'functions'], [{ function_call: { name: 'f' } }, 'function_call'],
-    [{ guided_json: {} }, 'guided_json'], [{ grammar: 'root ::= "a"' }, 'grammar'], [{ min_tokens: 4 }, 'min_tokens'],
+    [{ guided_json: {} }, 'guided_json'], [{ tools: [FUNCTION], grammar: 'root ::= "a"' }, 'grammar'], [{ min_tokens: 4 }, 'min_tokens'],
     [{ messages: [{ role: 'user', content: [{ type: 'image_url', image_url: { url: 'x' } }] }] }, 'messages[0].content[0].type'],
     [{ messages: [USER, { role: 'assistant', content: 'a', audio: { id: 'x' } }] }, 'messages[1].audio'],
     [{ messages: [USER, { role: 'assistant', function_call: { name: 'f', arguments: '' } }] }, 'messages[1].function_call'],
@@ -154,6 +154,43 @@ describe('what is not supported and would change the result', () => {
       modalities: ['text'], functions: [], function_call: 'auto', repetition_penalty: 1, min_tokens: 0, top_k: -1,
     }
     assert.deepEqual(read(body(harmless)), read(body()))
+  })
+})
+
+describe('the form of an answer', () => {
+  const formatOf = (more: object): unknown => read(body(more)).call.format
+  const schema = { type: 'object', properties: { a: { type: 'string' } } }
+
+  test('is read as JSON, as a schema, or as a grammar', () => {
+    assert.equal(formatOf({ response_format: { type: 'text' } }), undefined)
+    assert.deepEqual(formatOf({ response_format: { type: 'json_object' } }), { kind: 'json' })
+    const asked = { type: 'json_schema', json_schema: { name: 'a', strict: true, schema } }
+    assert.deepEqual(formatOf({ response_format: asked }), { kind: 'schema', schema })
+    assert.deepEqual(formatOf({ response_format: asked, tools: [FUNCTION] }), { kind: 'schema', schema })
+    assert.deepEqual(formatOf({ grammar: 'root ::= "a"' }), { kind: 'grammar', gbnf: 'root ::= "a"' })
+    assert.deepEqual(formatOf({ grammar: 'root ::= "a"', tools: [FUNCTION], tool_choice: 'none' }), { kind: 'grammar', gbnf: 'root ::= "a"' })
+  })
+
+  const faults: readonly [object, string][] = [
+    [{ response_format: 'json' }, 'response_format'], [{ response_format: { type: 'xml' } }, 'response_format.type'],
+    [{ response_format: { type: 'json_schema' } }, 'response_format.json_schema'],
+    [{ response_format: { type: 'json_schema', json_schema: { name: 'a' } } }, 'response_format.json_schema.schema'],
+    [{ response_format: { type: 'json_schema', json_schema: { name: 'a b', schema } } }, 'response_format.json_schema.name'],
+    [{ response_format: { type: 'json_schema', json_schema: { name: 'a', schema: [] } } }, 'response_format.json_schema.schema'],
+    [{ grammar: 7 }, 'grammar'], [{ grammar: 'root ::= "a"', response_format: { type: 'json_object' } }, 'grammar'],
+  ]
+  for (const [more, param] of faults) {
+    test(`that cannot be read is told by its field: ${JSON.stringify(more).slice(0, 70)}`, () => {
+      const told = refusal(body(more))
+      assert.deepEqual([told.code, told.param], ['invalid_request', param])
+    })
+  }
+
+  test('may be nested only so deep', () => {
+    let deep: object = {}
+    for (let depth = 0; depth < 70; depth++) deep = { items: deep }
+    const told = refusal(body({ response_format: { type: 'json_schema', json_schema: { name: 'a', schema: deep } } }))
+    assert.deepEqual([told.code, told.param], ['unsupported_schema', 'response_format.json_schema.schema'])
   })
 })
 

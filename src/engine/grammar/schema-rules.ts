@@ -12,7 +12,7 @@ import { integersBetween, numbersBetween } from './number-range.ts'
 import type { Bounds } from './number-range.ts'
 import { literal, repeated } from './rules.ts'
 import type { Rules } from './rules.ts'
-import { SchemaError } from './schema-error.ts'
+import { SchemaError, below } from './schema-error.ts'
 import { checkKeywords, isSchema, overlapOf, resolved, typesOf } from './schema-shape.ts'
 import type { Schema, Type } from './schema-shape.ts'
 
@@ -53,6 +53,11 @@ export class SchemaRules {
       throw new SchemaError(path, 'the arguments of a tool must be an object')
     }
     return this.#schema(this.#root, place)
+  }
+
+  /** The name of a rule or a literal for the whole schema. */
+  value(path: string): string {
+    return this.#schema(this.#root, { path, depth: 0, followed: new Set() })
   }
 
   /** An expression without alternatives at its top: a rule's name, or a literal. */
@@ -104,7 +109,7 @@ export class SchemaRules {
     // A reference from inside an object or an array may come back here: that is recursion, and has a name by now.
     const followed = new Set([...place.followed, target])
     this.#references.set(target, name)
-    const made = this.#schema(found, { ...place, path: `${place.path}.$ref`, followed })
+    const made = this.#schema(found, { ...place, path: below(place.path, '$ref'), followed })
     return this.#rules.define(name, made, place.path)
   }
 
@@ -124,7 +129,7 @@ export class SchemaRules {
     const overlap = keyword === 'oneOf' ? overlapOf(branches, this.#root) : null
     if (overlap !== null) throw new SchemaError(place.path, `"oneOf": ${overlap}`)
     const made = branches.map((branch: unknown, i) => {
-      const path = `${place.path}.${keyword}[${i}]`
+      const path = below(place.path, keyword, i)
       const own = isSchema(branch) ? typesOf(branch, this.#root) : null
       if (types !== null && (own === null || own.some((type) => !types.includes(type)))) {
         throw new SchemaError(path, 'is not of the type that stands beside it')
@@ -138,7 +143,7 @@ export class SchemaRules {
     if (!Array.isArray(parts) || parts.length !== 1) {
       throw new SchemaError(place.path, '"allOf" of more than one cannot be enforced')
     }
-    return this.#schema(parts[0], { ...place, path: `${place.path}.allOf[0]`, depth: place.depth + 1 })
+    return this.#schema(parts[0], { ...place, path: below(place.path, 'allOf', 0), depth: place.depth + 1 })
   }
 
   // ------------------------------------------------------------- values
@@ -156,7 +161,7 @@ export class SchemaRules {
     const additional = schema['additionalProperties'] ?? false
     if (names.length === 0) return this.#free(additional, place)
     const members = names.map((name) => ({
-      text: `${literal(`${JSON.stringify(name)}: `)} ${this.#schema(properties[name], this.#inside(place, name))}`,
+      text: `${literal(`${JSON.stringify(name)}: `)} ${this.#schema(properties[name], this.#inside(place, 'properties', name))}`,
       required: required.includes(name),
     }))
     return this.#rules.add(`"{" ${this.#members(members, path)} "}"`, path)
@@ -227,8 +232,8 @@ export class SchemaRules {
     return this.#rules.add(made, path)
   }
 
-  #inside(place: Place, name: string): Place {
-    return { path: `${place.path}.${name}`, depth: place.depth + 1, followed: new Set() }
+  #inside(place: Place, ...names: string[]): Place {
+    return { path: below(place.path, ...names), depth: place.depth + 1, followed: new Set() }
   }
 }
 

@@ -10,10 +10,15 @@ import { SchemaRules } from './schema-rules.ts'
 /** GBNF with the root `root`. Throws SchemaError where a tool's parameters cannot be held. */
 export function toolCallGrammar(tools: readonly ToolDefinition[]): string {
   const rules = new Rules()
+  rules.define('root', oneToolCall(rules, tools), 'tools')
+  return rules.text()
+}
+
+/** An expression for one call of any of the tools. */
+export function oneToolCall(rules: Rules, tools: readonly ToolDefinition[]): string {
   const calls = tools.map(({ name, parameters }) => {
     const given = new SchemaRules(rules, parameters).arguments(name)
     return rules.add(`${literal(callHead(name))} ${given} ${literal(CALL_TAIL)}`, name)
   })
-  rules.define('root', calls.join(' | '), 'tools')
-  return rules.text()
+  return calls.join(' | ')
 }

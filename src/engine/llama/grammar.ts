@@ -12,6 +12,9 @@ import type { Functions } from './functions.ts'
 import { TOKEN_DATA_ARRAY_BYTES, TOKEN_DATA_BYTES } from './layout.ts'
 import type { Pointer } from './layout.ts'
 
+/** At one token a grammar may take as long; one that takes longer opens too many ways at once. */
+const TOKEN_MS_MAX = 1_000
+
 /** What a vocabulary says of a token. */
 export const TOKEN_EOG = 1
 export const TOKEN_CONTROL = 2
@@ -89,6 +92,8 @@ interface GrammarHost {
 export class Grammar {
   readonly #host: GrammarHost
   #sampler: Pointer | null
+  /** True once it took longer than TOKEN_MS_MAX. */
+  slow = false
 
   constructor(host: GrammarHost, sampler: Pointer) {
     this.#host = host
@@ -108,7 +113,9 @@ export class Grammar {
       throw new LlamaError('decode', `a row of ${logits.length} logits for a vocabulary of ${candidates.vocabSize}`)
     }
     for (let token = 0; token < flags.length; token++) if (flags[token] === TOKEN_CONTROL) logits[token] = -Infinity
+    const begunMs = performance.now()
     candidates.all(fn, this.#live(), logits)
+    this.#took(begunMs)
   }
 
   /** Moves on by a token that the grammar allows; throws for another. */
@@ -116,7 +123,9 @@ export class Grammar {
     if (!this.allows(token)) {
       throw new LlamaError('decode', `token ${token} does not fit the grammar at this place`)
     }
+    const begunMs = performance.now()
     this.#host.fn.samplerAccept(this.#live(), token)
+    this.#took(begunMs)
   }
 
   clone(): Grammar {
@@ -129,6 +138,10 @@ export class Grammar {
     if (this.#sampler === null) return
     this.#host.fn.samplerFree(this.#sampler)
     this.#sampler = null
+  }
+
+  #took(begunMs: number): void {
+    if (performance.now() - begunMs > TOKEN_MS_MAX) this.slow = true
   }
 
   #live(): Pointer {

@@ -28,7 +28,7 @@ const refusal = (path: string, words: RegExp) => (error: unknown): boolean => {
   return true
 }
 
-const refuses = (schema: unknown, words: RegExp, path = 'f.v'): void =>
+const refuses = (schema: unknown, words: RegExp, path = 'f#/properties/v'): void =>
   assert.throws(() => grammarOf({ type: 'object', properties: { v: schema } }), refusal(path, words))
 
 describe('the grammar of a forced call', () => {
@@ -195,16 +195,16 @@ describe('schemas that lead elsewhere', () => {
 
 describe('what is refused', () => {
   test('what cannot be enforced is refused by name and path', () => {
-    refuses({ type: 'string', pattern: '^a' }, /f\.v: "pattern" cannot be enforced/)
+    refuses({ type: 'string', pattern: '^a' }, /f#\/properties\/v: "pattern" cannot be enforced/)
     refuses({ type: 'string', format: 'regex' }, /"format" "regex" cannot/)
-    refuses({ type: 'array', items: { type: 'integer', multipleOf: 3 } }, /"multipleOf"/, 'f.v.items')
+    refuses({ type: 'array', items: { type: 'integer', multipleOf: 3 } }, /"multipleOf"/, 'f#/properties/v/items')
     refuses({ type: 'array', uniqueItems: true }, /"uniqueItems"/)
     refuses({ type: 'array', prefixItems: [] }, /"prefixItems"/)
     refuses({ type: 'object', minProperties: 1 }, /"minProperties"/)
     refuses({ not: {} }, /"not"/)
     refuses({ allOf: [{ type: 'string' }, { type: 'string' }] }, /"allOf" of more than one/)
     refuses({ type: 'object', properties: {}, anyOf: [{}] }, /"anyOf" beside "properties"/)
-    refuses({ anyOf: [{ type: 'string' }, { type: 'string', pattern: 'x' }] }, /"pattern"/, 'f.v.anyOf[1]')
+    refuses({ anyOf: [{ type: 'string' }, { type: 'string', pattern: 'x' }] }, /"pattern"/, 'f#/properties/v/anyOf/1')
     refuses({ type: 'number', minimum: 0.5 }, /no integers/)
     refuses({ type: 'integer', minimum: 3, maximum: 2 }, /no number lies/)
     refuses({ type: 'strange' }, /"strange" is no type/)
@@ -212,7 +212,7 @@ describe('what is refused', () => {
     refuses(false, /no schema that can be met/)
     refuses({ $ref: '#/$defs/none' }, /leads nowhere/)
     refuses({ $ref: 'http://example.org/x' }, /leads out of the schema/)
-    refuses({ $ref: '#/properties/v' }, /leads to itself/, 'f.v.$ref')
+    refuses({ $ref: '#/properties/v' }, /leads to itself/, 'f#/properties/v/$ref')
     refuses({ type: 'string', enum: [1] }, /no value of the type/)
     const required = ['x']
     assert.throws(() => grammarOf({ type: 'object', required }), refusal('f', /"x", which is no property/))

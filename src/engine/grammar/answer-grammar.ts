@@ -1,0 +1,31 @@
+/**
+ * Owns the grammar of an answer whose form the client asked for: JSON, JSON under a schema, or a grammar of its own.
+ * Where tools may be called, the answer is of that form or it is calls.
+ */
+import type { AnswerFormat, ToolDefinition } from '../../protocol/chat.ts'
+import { checkedGbnf } from './raw-grammar.ts'
+import { Rules, literal } from './rules.ts'
+import { SchemaRules } from './schema-rules.ts'
+import { oneToolCall } from './tool-call-grammar.ts'
+
+/** What a refusal calls the schema of the answer. */
+const SCHEMA_FIELD = 'response_format.json_schema.schema'
+
+/**
+ * GBNF with the root `root`. Throws SchemaError where a schema cannot be held, RawGrammarError where the client's own
+ * grammar is out of bounds.
+ */
+export function answerGrammar(format: AnswerFormat, tools: readonly ToolDefinition[]): string {
+  if (format.kind === 'grammar') return checkedGbnf(format.gbnf)
+  const rules = new Rules()
+  const answer = format.kind === 'json'
+    ? rules.basic('object')
+    : new SchemaRules(rules, format.schema).value(SCHEMA_FIELD)
+  if (tools.length === 0) {
+    rules.define('root', answer, SCHEMA_FIELD)
+    return rules.text()
+  }
+  const call = rules.add(oneToolCall(rules, tools), 'tools')
+  rules.define('root', `${answer} | ${call} (${literal('\n')} ${call})*`, SCHEMA_FIELD)
+  return rules.text()
+}
