@@ -402,7 +402,7 @@ describe('what cannot be measured', () => {
       measured(callOf(hello.messages, { tools })).plan.grammar === null, 'nothing is forced, so nothing is refused',
     )
     assert.match(
-      refused(JSON.stringify(callOf(hello.messages, { tools, toolChoice: 'required' }))).why, /find\.q: "pattern"/,
+      refused(JSON.stringify(callOf(hello.messages, { tools, toolChoice: 'required' }))).why, /find#\/properties\/q: "pattern"/,
     )
     const wrong = [{ ...hello, messages: [{ role: 'x' }] }, { ...hello, toolChoice: { name: 'f' } }, [], {}]
     const bodies = ['', ...wrong.map((value) => JSON.stringify(value))]
