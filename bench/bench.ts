@@ -45,5 +45,8 @@ export interface Bench {
   run(world: BenchWorld): Promise<BenchResult>
 }
 
+/** Something that the machine must have for it is not there; the message says what to do. */
+export class CannotRun extends Error {}
+
 export const bar = (id: string, interval: Interval, unit: string, want: string, holds: boolean): Bar =>
   ({ id, ...interval, unit, want, holds })

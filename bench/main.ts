@@ -1,6 +1,6 @@
 /**
  * Owns `npm run bench`: which benches there are, their table, their JSON, and an exit code of 1 where a bar does not
- * hold. All figures compare arms inside one run; between machines or days they say nothing.
+ * hold and 2 where it cannot run. All figures compare arms inside one run; between machines or days they say nothing.
  */
 import { execFileSync } from 'node:child_process'
 import { writeFileSync } from 'node:fs'
@@ -9,16 +9,17 @@ import { defaultConfig } from '../src/config.ts'
 import { columns } from '../src/core/explain/explain-text.ts'
 import { start } from '../src/main.ts'
 import { resolveModel } from '../src/models/resolve.ts'
-import type { Bar, Bench } from './bench.ts'
+import { CannotRun, type Bar, type Bench } from './bench.ts'
 import { core } from './core.ts'
 import { demoMix } from './demo-mix.ts'
+import { engineParity } from './engine-parity.ts'
 import { log } from './log.ts'
 import { orders } from './orders.ts'
 import { recovery } from './recovery.ts'
 import { resume } from './resume.ts'
 import { sim } from './sim.ts'
 
-const BENCHES: readonly Bench[] = [resume, demoMix, core, orders, log, recovery, sim]
+const BENCHES: readonly Bench[] = [resume, demoMix, core, orders, log, recovery, sim, engineParity]
 const USAGE = 'npm run bench -- NAME [--quick] [--only PART] [--json FILE] [--model MODEL], or npm run bench -- list'
 
 async function main(): Promise<number> {
@@ -74,4 +75,10 @@ function commit(): string {
 const say = (text: string): void => { process.stdout.write(`${text}\n`) }
 const note = (text: string): void => { process.stderr.write(`${text}\n`) }
 
-process.exitCode = await main()
+try {
+  process.exitCode = await main()
+} catch (error) {
+  if (!(error instanceof CannotRun)) throw error
+  note(error.message)
+  process.exitCode = 2
+}
