@@ -134,6 +134,8 @@ export interface ImageIdentity {
 /** What is shown to a client, in order. */
 export type StreamPart =
   | { readonly kind: 'text'; readonly text: string }
+  /** What the model thinks before it answers. */
+  | { readonly kind: 'reasoning'; readonly text: string }
   /** `name` comes once, with the first piece of a tool call. */
   | { readonly kind: 'toolCall'; readonly index: number; readonly name: string | null; readonly arguments: string }
 

@@ -10,10 +10,13 @@ import type { Lane, Lanes } from './lanes.ts'
 import type { Llama } from './llama/llama.ts'
 import { LlamaError } from './llama/llama.ts'
 import { OutputPipeline } from './output.ts'
+import type { OutputOptions } from './output.ts'
 import { Plan } from './plan.ts'
+import { opensReasoning } from './reasoning.ts'
 import type { Sampler } from './sampler.ts'
 import { Sequence } from './sequence.ts'
 import type { StartRequest } from './sequence.ts'
+import type { ChatTemplate } from './template.ts'
 import { TokenRecordError, decodePrepared } from './token-record.ts'
 import type { Prepared } from './token-record.ts'
 
@@ -24,6 +27,7 @@ const GRAMMAR_READ_MS_MAX = 1_000
 
 export interface AdmissionHost {
   readonly llama: Llama
+  readonly template: ChatTemplate
   readonly lanes: Lanes
   readonly sampler: Sampler
   readonly modelDigest: string
@@ -40,9 +44,9 @@ export function admit(host: AdmissionHost, start: StartRequest, preparedBytes: U
   if (typeof read === 'string') return refuse(`the prompt as measured cannot be read: ${read}`)
   const wrong = wrongStart(host, start, read)
   if (wrong !== null) return refuse(wrong)
-  const planned = planOf(start.body)
+  const planned = planOf(start.body, host.template.toolUse.format)
   if (!planned.ok) return refuse(planned.why)
-  const { sampling, stops, toolParsing, grammar: gbnf } = planned.plan
+  const { sampling, stops, toolParsing, toolFormat, tools, grammar: gbnf } = planned.plan
   const grammar = gbnf === null ? null : readGrammar(host.llama, gbnf)
   if (typeof grammar === 'string') return refuse(grammar)
 
@@ -57,12 +61,20 @@ export function admit(host: AdmissionHost, start: StartRequest, preparedBytes: U
     start, lane, plan, grammar, sampling, prepared: read,
     sampler: host.sampler,
     fed: cutTo(host.llama, lane, plan),
-    output: new OutputPipeline({ tokenizer: host.llama, stops, toolParsing }),
+    output: new OutputPipeline({
+      tokenizer: host.llama, stops, toolParsing, toolFormat, tools,
+      reasoning: gbnf === null ? reasoningIn(host.template, read.text) : null,
+    }),
     isEog: (token) => host.llama.isEog(token),
     contextTokens: host.contextTokens,
     startedUs: host.nowUs(),
   })
   return { ok: true, sequence }
+}
+
+/** What a grammar holds from its first token on leaves no room for reasoning; all else may begin with it. */
+function reasoningIn({ reasoning }: ChatTemplate, prompt: string): NonNullable<OutputOptions['reasoning']> | null {
+  return reasoning === null ? null : { tags: reasoning, opened: opensReasoning(reasoning, prompt) }
 }
 
 const refuse = (why: string): Admitted => ({ ok: false, why, retryable: false })

@@ -8,6 +8,8 @@ import { answerGrammar } from './grammar/answer-grammar.ts'
 import { RawGrammarError, SchemaError } from './grammar/schema-error.ts'
 import { toolCallGrammar } from './grammar/tool-call-grammar.ts'
 import type { ToolParsing } from './output.ts'
+import type { ToolFormat } from './tool-format/format.ts'
+import { hermes, hermesWriting } from './tool-format/hermes.ts'
 
 /** How a call is generated; a function of its body alone. */
 export interface CallPlan {
@@ -18,6 +20,9 @@ export interface CallPlan {
   /** GBNF whose root is `root`, where a tool call is forced or the answer has a form. */
   readonly grammar: string | null
   readonly toolParsing: ToolParsing
+  /** The form of the calls that are searched for. */
+  readonly toolFormat: ToolFormat
+  readonly tools: readonly ToolDefinition[]
 }
 
 export interface Refusal {
@@ -31,9 +36,9 @@ class BodyError extends Error {}
 const PARAMETERS_DEPTH_MAX = 256
 
 /** The plan alone, for a start whose prompt was measured before. */
-export function planOf(body: string): { readonly ok: true; readonly plan: CallPlan } | Refusal {
+export function planOf(body: string, format: ToolFormat): { readonly ok: true; readonly plan: CallPlan } | Refusal {
   try {
-    return { ok: true, plan: planCall(parseCall(body)) }
+    return { ok: true, plan: planCall(parseCall(body), format) }
   } catch (error) {
     return refusalOf(error)
   }
@@ -51,18 +56,24 @@ export function refusalOf(error: unknown): Refusal {
  * Throws BodyError, SchemaError or RawGrammarError. The prompt names the tools whatever `toolChoice` says, so that a last answer with
  * `none` continues the same State; with `none` nothing that the model writes is taken as a call.
  */
-export function planCall(call: ChatCall): CallPlan {
+export function planCall(call: ChatCall, modelFormat: ToolFormat): CallPlan {
   const { tools, toolChoice, sampling, stop, maxTokens, format } = call
-  const settled = { sampling, stops: stop, maxTokens }
+  const settled = { sampling, stops: stop, maxTokens, tools, toolFormat: modelFormat }
   if (toolChoice === 'none' || (toolChoice === 'auto' && tools.length === 0)) {
     return { ...settled, grammar: format === undefined ? null : answerGrammar(format, []), toolParsing: 'off' }
   }
+  if (toolChoice === 'auto' && format === undefined) return { ...settled, grammar: null, toolParsing: 'whole' }
+  // Arguments that are no JSON cannot be held: such a call is written in the form that most models have seen.
+  const { writing, toolFormat } = modelFormat.writing === null
+    ? { writing: hermesWriting, toolFormat: hermes }
+    : { writing: modelFormat.writing, toolFormat: modelFormat }
   if (toolChoice === 'auto') {
-    return { ...settled, grammar: format === undefined ? null : answerGrammar(format, tools), toolParsing: 'whole' }
+    const grammar = format === undefined ? null : answerGrammar(format, tools, writing)
+    return { ...settled, toolFormat, grammar, toolParsing: 'whole' }
   }
   const forced = toolChoice === 'required' ? tools : tools.filter(({ name }) => name === toolChoice.name)
   if (forced.length === 0) throw new BodyError('a tool call is required, but no such tool is offered')
-  return { ...settled, grammar: toolCallGrammar(forced), toolParsing: 'streamed' }
+  return { ...settled, toolFormat, grammar: toolCallGrammar(forced, writing), toolParsing: 'streamed' }
 }
 
 // ---------------------------------------------------------------- reading
@@ -91,13 +102,14 @@ function parseJson(body: string): unknown {
 }
 
 function asMessage(value: unknown, path: string): ChatMessage {
-  const { role, content, toolCalls, toolCallId } = asObject(value, path)
+  const { role, content, reasoning, toolCalls, toolCallId } = asObject(value, path)
   if (role !== 'system' && role !== 'user' && role !== 'assistant' && role !== 'tool') {
     throw new BodyError(`${path}.role is no role`)
   }
   return {
     role,
     content: asText(content, `${path}.content`),
+    ...(reasoning === undefined ? {} : { reasoning: asText(reasoning, `${path}.reasoning`) }),
     toolCalls: asList(toolCalls, `${path}.toolCalls`, asToolCall),
     toolCallId: toolCallId === null ? null : asText(toolCallId, `${path}.toolCallId`),
   }

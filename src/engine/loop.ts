@@ -72,7 +72,7 @@ export class EngineLoop {
   #stopping = false
 
   constructor(options: EngineOptions) {
-    const { llama, chunkTokens, calibration, modelDigest, exact, emit, nowUs } = options
+    const { llama, template, chunkTokens, calibration, modelDigest, exact, emit, nowUs } = options
     this.#options = options
     this.#contextTokens = Math.min(llama.info.laneTokens, llama.info.trainedContext)
     this.#imageKey = imageKey(llama.info, modelDigest)
@@ -82,7 +82,7 @@ export class EngineLoop {
     this.#schedule = new Schedule(chunkTokens)
     this.#probe = exact === null ? new Probe(llama, lanes, chunkTokens) : null
     this.#running = new Running({
-      llama, lanes, speeds, modelDigest, emit, nowUs,
+      llama, template, lanes, speeds, modelDigest, emit, nowUs,
       sampler: new Sampler(),
       contextTokens: this.#contextTokens,
       isExact: () => this.#exact.answer === 'yes',

@@ -55,7 +55,7 @@ export function measure(
 ): Measured {
   try {
     const call = parseCall(body)
-    const plan = planCall(call)
+    const plan = planCall(call, template.toolUse.format)
     return new Measuring(tokenizer, template, call, limits).measure(records, plan)
   } catch (error) {
     if (error instanceof TemplateError) return { ok: false, code: 'template_failed', why: error.message }
@@ -233,7 +233,9 @@ function canonical(message: ChatMessage, committed: CommittedMessage | null): Ca
   const toolCalls = echo === null
     ? message.toolCalls
     : message.toolCalls.map((call, i) => ({ ...call, arguments: echo.toolCalls[i]?.arguments ?? call.arguments }))
-  const rendered = { ...message, toolCalls }
+  // Clients seldom send reasoning back, and templates know best where it is still read.
+  const reasoning = message.reasoning ?? echo?.reasoning
+  const rendered = { ...message, toolCalls, ...(reasoning === undefined ? {} : { reasoning }) }
   return { message: rendered, entry: { digest: messageDigest(message.role, rendered), committed: echo } }
 }
 

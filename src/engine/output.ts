@@ -1,20 +1,26 @@
 /**
  * Owns what of an output is shown and what is kept: tokens in, parts of a message out. In order: bytes become
- * characters, characters are searched for stop strings, the rest is searched for tool calls.
+ * characters, characters are searched for stop strings, reasoning is told from the rest, and that is searched for tool
+ * calls.
  *
  * O1 a pure function of the tokens pushed: replaying those already shown, in silence, leaves it where it was (E2).
  * O2 shown text never has part of a character, nor text that may yet be a stop string or a tool call.
  * O3 what is kept ends before the token that ends generation and before a stop string; a token that the stop string
  *    cuts is dropped, and what it spelled before the cut stays in the text, to be tokenised again as given.
  *
- * A control token shows nothing and is kept all the same: the model saw it. Where a vocabulary has the tool call tags
- * as control tokens, those are read as their text.
+ * A control token shows nothing and is kept all the same: the model saw it. Where a vocabulary has the tags of tool
+ * calls or of reasoning as control tokens, those are read as their text.
  */
 import assert from 'node:assert/strict'
+import type { ToolDefinition } from '../protocol/chat.ts'
 import type { WirePart } from '../protocol/engine.ts'
+import { ReasoningParser } from './reasoning.ts'
+import type { ReasoningTags, Told } from './reasoning.ts'
 import { StopSearch } from './stop.ts'
+import { hermes } from './tool-format/hermes.ts'
+import type { ToolFormat } from './tool-format/format.ts'
 import type { CommittedMessage, KeptOutput, Tokenizer } from './token-record.ts'
-import { CALL_CLOSE, CALL_OPEN, ToolCallParser } from './tools.ts'
+import { ToolCallParser } from './tools.ts'
 import { Utf8Decoder } from './utf8.ts'
 
 /** `whole`: a call is shown when it is complete; `streamed`: as it comes, because a grammar holds it. */
@@ -24,6 +30,11 @@ export interface OutputOptions {
   readonly tokenizer: Tokenizer
   readonly stops: readonly string[]
   readonly toolParsing: ToolParsing
+  readonly toolFormat?: ToolFormat
+  /** What was offered. */
+  readonly tools?: readonly ToolDefinition[]
+  /** Null: the model has none, or may not reason here. `opened`: the prompt ends in the middle of it. */
+  readonly reasoning?: { readonly tags: ReasoningTags; readonly opened: boolean } | null
 }
 
 export interface OutputEnd extends KeptOutput {
@@ -39,7 +50,10 @@ export class OutputPipeline {
   readonly #tokenizer: Tokenizer
   readonly #decoder = new Utf8Decoder()
   readonly #stops: StopSearch
+  readonly #reasoning: ReasoningParser | null
   readonly #tools: ToolCallParser | null
+  /** Control tokens that are read as their text. */
+  readonly #tags: ReadonlySet<string>
   /** Everything decoded, whatever was shown of it. */
   #text = ''
   /** What was shown as text where no tool calls are searched for. */
@@ -49,10 +63,16 @@ export class OutputPipeline {
   #cutAt: number | null = null
   #stopped = false
 
-  constructor({ tokenizer, stops, toolParsing }: OutputOptions) {
+  constructor({ tokenizer, stops, toolParsing, toolFormat: format = hermes, tools = [], reasoning }: OutputOptions) {
     this.#tokenizer = tokenizer
     this.#stops = new StopSearch(stops)
-    this.#tools = toolParsing === 'off' ? null : new ToolCallParser(toolParsing === 'streamed')
+    this.#reasoning = reasoning === undefined || reasoning === null
+      ? null
+      : new ReasoningParser(reasoning.tags, reasoning.opened)
+    const streamed = toolParsing === 'streamed'
+    this.#tools = toolParsing === 'off' ? null : new ToolCallParser({ format, streamed, tools })
+    const thinking = reasoning === undefined || reasoning === null ? [] : Object.values<string>({ ...reasoning.tags })
+    this.#tags = new Set([...format.opens, ...format.tags, ...thinking])
   }
 
   /** `stopped`: the token ends generation or completed a stop string; push no more, call `end('stop')`. */
@@ -73,9 +93,12 @@ export class OutputPipeline {
   end(finish: 'stop' | 'length'): OutputEnd {
     const parts = this.#cutAt === null ? [...this.#show(this.#decoder.end())] : []
     if (this.#cutAt === null) parts.push(...this.#parse(this.#stops.end()))
+    if (this.#reasoning !== null) parts.push(...this.#tell(this.#reasoning.end()))
     parts.push(...this.#tools?.end() ?? [])
     this.#stopped = true
-    const message = this.#tools?.message ?? { content: this.#content, toolCalls: [] }
+    const said = this.#tools?.message ?? { content: this.#content, toolCalls: [] }
+    const reasoning = this.#reasoning?.reasoning ?? ''
+    const message = reasoning === '' ? said : { ...said, reasoning }
     const called = finish === 'stop' && message.toolCalls.length > 0 && this.#tools?.cutShort === false
     return { parts, finish: called ? 'tool_calls' : finish, toolCalls: message.toolCalls, message, ...this.#kept() }
   }
@@ -85,7 +108,7 @@ export class OutputPipeline {
     if (!this.#tokenizer.isControl(token)) return this.#tokenizer.piece(token, true)
     const bytes = this.#tokenizer.piece(token, true)
     const text = Buffer.from(bytes).toString('utf8')
-    return text === CALL_OPEN || text === CALL_CLOSE ? bytes : null
+    return this.#tags.has(text) ? bytes : null
   }
 
   #show(text: string): readonly WirePart[] {
@@ -100,6 +123,15 @@ export class OutputPipeline {
   }
 
   #parse(text: string): readonly WirePart[] {
+    return this.#tell(this.#reasoning?.push(text) ?? { reasoning: '', text })
+  }
+
+  #tell({ reasoning, text }: Told): readonly WirePart[] {
+    const thought: WirePart[] = reasoning === '' ? [] : [{ kind: 'reasoning', text: reasoning }]
+    return [...thought, ...this.#say(text)]
+  }
+
+  #say(text: string): readonly WirePart[] {
     if (this.#tools !== null) return this.#tools.push(text)
     this.#content += text
     return text === '' ? [] : [{ kind: 'text', text }]

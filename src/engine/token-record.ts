@@ -27,6 +27,8 @@ export interface TokenRun { readonly tokens: number; readonly origin: 'prefilled
 /** An assistant message as it was committed. */
 export interface CommittedMessage {
   readonly content: string
+  /** Absent: none. */
+  readonly reasoning?: string
   readonly toolCalls: readonly { readonly name: string; readonly arguments: string }[]
 }
 
@@ -109,7 +111,7 @@ export function recordOf(
 export const shortDigest = (text: string): string =>
   createHash('sha256').update(text).digest('base64url').slice(0, DIGEST_CHARS)
 
-/** Ids of calls and of their results do not count. */
+/** Ids of calls and of their results do not count, nor does reasoning: clients seldom send it back. */
 export function messageDigest(role: string, { content, toolCalls }: CommittedMessage): string {
   return shortDigest(JSON.stringify([role, content, toolCalls.map((call) => [call.name, call.arguments])]))
 }
@@ -227,5 +229,6 @@ const isEntry = (value: unknown): value is HistoryEntry =>
 
 const isMessage = (value: unknown): value is CommittedMessage =>
   isObject(value) && typeof value['content'] === 'string' && Array.isArray(value['toolCalls'])
+  && ['string', 'undefined'].includes(typeof value['reasoning'])
   && value['toolCalls'].every((call) =>
     isObject(call) && typeof call['name'] === 'string' && typeof call['arguments'] === 'string')

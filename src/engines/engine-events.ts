@@ -35,7 +35,7 @@ const engine = object({
   contextTokens: positive, imageKey: id, speeds,
   exact: object({ answer: oneOf('yes', 'no', 'unknown'), because: text }),
 })
-const textPart = object({ kind: oneOf('text'), text })
+const textPart = object({ kind: oneOf('text', 'reasoning'), text })
 const toolCallPart = object({ kind: oneOf('toolCall'), index: count, name: orNull(text), arguments: text })
 const part: Check = (value) => textPart(value) || toolCallPart(value)
 

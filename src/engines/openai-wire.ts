@@ -44,11 +44,13 @@ function formatOut(format: AnswerFormat): object {
   }
 }
 
-function messageOut({ role, content, toolCalls, toolCallId }: ChatMessage): object {
+function messageOut({ role, content, reasoning, toolCalls, toolCallId }: ChatMessage): object {
   if (role === 'tool') return { role, content, tool_call_id: toolCallId }
-  if (role !== 'assistant' || toolCalls.length === 0) return { role, content }
+  const thought = reasoning === undefined ? {} : { reasoning_content: reasoning }
+  if (role !== 'assistant' || toolCalls.length === 0) return { role, ...thought, content }
   return {
     role,
+    ...thought,
     content: content === '' ? null : content,
     tool_calls: toolCalls.map(({ id, name, arguments: text }) => (
       { id, type: 'function', function: { name, arguments: text } }
@@ -115,6 +117,8 @@ export class AnswerReader {
 
   #parts(delta: Record<string, unknown>): StreamPart[] {
     const parts: StreamPart[] = []
+    const reasoning = delta['reasoning_content']
+    if (typeof reasoning === 'string' && reasoning !== '') parts.push({ kind: 'reasoning', text: reasoning })
     if (typeof delta['content'] === 'string' && delta['content'] !== '') {
       parts.push({ kind: 'text', text: delta['content'] })
     }

@@ -24,6 +24,8 @@ export interface ChatMessage {
   readonly role: 'system' | 'user' | 'assistant' | 'tool'
   /** Absent content and "" are the same. */
   readonly content: string
+  /** On an assistant message: what it thought before it answered. Absent: none, or none that is known. */
+  readonly reasoning?: string
   readonly toolCalls: readonly ChatToolCall[]
   /** On a tool message: the call whose result it is. */
   readonly toolCallId: string | null

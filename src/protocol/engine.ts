@@ -59,6 +59,8 @@ export interface WireEngine {
 
 export type WirePart =
   | { readonly kind: 'text'; readonly text: string }
+  /** What the model thinks before it answers. */
+  | { readonly kind: 'reasoning'; readonly text: string }
   | { readonly kind: 'toolCall'; readonly index: number; readonly name: string | null; readonly arguments: string }
 
 export type EngineEvent =

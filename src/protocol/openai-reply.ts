@@ -29,11 +29,16 @@ interface ToolCallReply { id: string; type: 'function'; function: { name: string
 /** Parts of a call, put together as they come. */
 export class ReplyText {
   #content = ''
+  #reasoning = ''
   readonly #toolCalls = new Map<number, { name: string; arguments: string }>()
 
   add(part: WirePart): void {
     if (part.kind === 'text') {
       this.#content += part.text
+      return
+    }
+    if (part.kind === 'reasoning') {
+      this.#reasoning += part.text
       return
     }
     const known = this.#toolCalls.get(part.index) ?? { name: '', arguments: '' }
@@ -54,6 +59,7 @@ export class ReplyText {
           role: 'assistant',
           content: this.#content === '' && toolCalls.length > 0 ? null : this.#content,
           refusal: null,
+          ...(this.#reasoning === '' ? {} : { reasoning_content: this.#reasoning }),
           ...(toolCalls.length > 0 ? { tool_calls: toolCalls } : {}),
         },
         logprobs: null,
@@ -69,6 +75,7 @@ export const roleChunk = (head: ReplyHead): object => chunk(head, { role: 'assis
 
 export function partChunk(head: ReplyHead, part: WirePart): object {
   if (part.kind === 'text') return chunk(head, { content: part.text }, null)
+  if (part.kind === 'reasoning') return chunk(head, { reasoning_content: part.text }, null)
   const { index, name, arguments: text } = part
   const piece = name === null
     ? { index, function: { arguments: text } }

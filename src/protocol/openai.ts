@@ -45,6 +45,7 @@ const message = z.discriminatedUnion('role', [
   z.looseObject({ role: z.literal(['system', 'developer', 'user']), content }),
   z.looseObject({
     role: z.literal('assistant'), content: content.nullish(), refusal: z.string().nullish(),
+    reasoning_content: z.string().nullish(),
     tool_calls: z.array(toolCall).nullish(),
   }),
   z.looseObject({ role: z.literal('tool'), content, tool_call_id: z.string().min(1).max(NAME_CHARS_MAX) }),
@@ -156,7 +157,11 @@ function toMessage(from: Message, at: string, refuse: Refuse): ChatMessage {
       const text = textOf(from.content ?? '', at, refuse)
       const calls = from.tool_calls ?? []
       const toolCalls = calls.map((one, index) => toToolCall(one, `${at}.tool_calls[${index}]`, refuse))
-      return { role: 'assistant', content: text === '' ? from.refusal ?? '' : text, toolCalls, toolCallId: null }
+      const reasoning = from.reasoning_content ?? ''
+      return {
+        role: 'assistant', content: text === '' ? from.refusal ?? '' : text, toolCalls, toolCallId: null,
+        ...(reasoning === '' ? {} : { reasoning }),
+      }
     }
     case 'tool':
       return { role: 'tool', content: textOf(from.content, at, refuse), toolCalls: [], toolCallId: from.tool_call_id }

@@ -48,6 +48,7 @@ export class CallPlay {
         content += part.text
         continue
       }
+      if (part.kind === 'reasoning') continue
       const call = toolCalls[part.index] ??= { name: '', arguments: '' }
       call.name += part.name ?? ''
       call.arguments += part.arguments

@@ -8,7 +8,8 @@ import { OutputPipeline } from '../../src/engine/output.ts'
 import type { ChatTemplate } from '../../src/engine/template.ts'
 import { decodeRecord, encodeRecord, recordOf } from '../../src/engine/token-record.ts'
 import type { CommittedMessage, Prepared, TokenRecord, TokenRun } from '../../src/engine/token-record.ts'
-import { callsText } from '../../src/engine/tools.ts'
+import { writeMessage } from '../../src/engine/tool-format/format.ts'
+import { hermes } from '../../src/engine/tool-format/hermes.ts'
 import { CHATML, FORGETFUL, HERMES_JSON, HERMES_TEXT, STRICT, compile } from './templates.ts'
 import { CONTROL_X, IM_END, IM_START, VOCABULARY_SIZE, byteTokens, vocabulary } from './vocabulary.ts'
 
@@ -162,7 +163,7 @@ describe('a thread of calls', () => {
         }
         messages = [...messages, echo(wrote), say(done.message.toolCalls.length > 0 ? 'tool' : 'user', result)]
         before = done.record
-        inForm = done.text !== '' && callsText(done.message.content, done.message.toolCalls) === done.text
+        inForm = done.text !== '' && writeMessage(hermes, done.message.content, done.message.toolCalls) === done.text
         records = [done.offered]
       }
     }), { numRuns: 250 })

@@ -83,7 +83,7 @@ function run(script: Script, forced: readonly number[], held: number, told: Told
   }
 }
 
-const shownBy = (parts: readonly WirePart[]): string => parts.map((part) => part.kind === 'text' ? part.text : `[${part.index} ${part.name ?? ''} ${part.arguments}]`).join('')
+const shownBy = (parts: readonly WirePart[]): string => parts.map((part) => part.kind !== 'toolCall' ? part.text : `[${part.index} ${part.name ?? ''} ${part.arguments}]`).join('')
   .replaceAll(/\]\[(\d+)  /g, '')
 
 const scripts: fc.Arbitrary<Script> = fc.record({

@@ -32,13 +32,14 @@ const FORM = 'I look.\n<tool_call>\n{"name": "find", "arguments": {"q":  1}}\n</
   + '<tool_call>\n{"name": "find", "arguments": {}}\n</tool_call>'
 
 describe('a chat template', () => {
-  test('is given tools only where it writes calls in our form', () => {
-    assert(!compile(CHATML).nativeTools && !compile(STRICT).nativeTools)
-    for (const source of [HERMES_JSON, HERMES_TEXT, HERMES_OBJECT]) assert(compile(source).nativeTools)
+  test('is given tools only where it writes calls in a form that is known', () => {
+    const useOf = (source: string): string => compile(source).toolUse.kind
+    assert.deepEqual([CHATML, STRICT].map(useOf), ['plain', 'plain'])
+    assert.deepEqual([HERMES_JSON, HERMES_TEXT, HERMES_OBJECT].map(useOf), ['native', 'native', 'native'])
     const otherForm = HERMES_JSON.replaceAll('<tool_call>', '<call>')
-    assert(!compile(otherForm).nativeTools)
+    assert.equal(useOf(otherForm), 'plain')
     const dropsResults = HERMES_JSON.replace("+ message.content + '\\n</tool_response>", "+ '</tool_response>")
-    assert(!compile(dropsResults).nativeTools)
+    assert.equal(useOf(dropsResults), 'written')
   })
 
   test('writes calls in one form and their arguments as they were given, whatever it does to arguments', () => {
@@ -63,7 +64,7 @@ describe('a chat template', () => {
       const text = textOf(template, [...before, message('assistant', content, called)], [find])
       assert(text.startsWith(prompt))
       const written = text.slice(prompt.length, text.indexOf('<|im_end|>', prompt.length))
-      const parser = new ToolCallParser(false)
+      const parser = new ToolCallParser({ format: template.toolUse.format, streamed: false, tools: [] })
       parser.push(written)
       parser.end()
       assert.deepEqual(parser.message, { content, toolCalls: called.map(([name, own]) => ({ name, arguments: own })) })

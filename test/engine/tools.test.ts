@@ -3,13 +3,19 @@ import { describe, test } from 'node:test'
 import fc from 'fast-check'
 import type { WirePart } from '../../src/protocol/engine.ts'
 import { jsonText } from '../../src/engine/grammar/json-text.ts'
-import { ToolCallParser, callsText } from '../../src/engine/tools.ts'
+import { writeMessage } from '../../src/engine/tool-format/format.ts'
+import { hermes } from '../../src/engine/tool-format/hermes.ts'
+import { ToolCallParser } from '../../src/engine/tools.ts'
 import type { CommittedMessage } from '../../src/engine/token-record.ts'
 
-interface Parsed { readonly message: CommittedMessage; readonly parts: readonly WirePart[]; readonly cutShort: boolean }
+interface Parsed { readonly message: ToolCallParser['message']; readonly parts: readonly WirePart[]; readonly cutShort: boolean }
+
+const hermesParser = (streamed: boolean): ToolCallParser => new ToolCallParser({ format: hermes, streamed, tools: [] })
+
+const callsText = (content: string, calls: CommittedMessage['toolCalls']): string => writeMessage(hermes, content, calls)
 
 function parse(text: string, streamed = false, cuts: readonly number[] = []): Parsed {
-  const parser = new ToolCallParser(streamed)
+  const parser = hermesParser(streamed)
   const borders = [...new Set([0, ...cuts.filter((cut) => cut < text.length), text.length])].sort((a, b) => a - b)
   const parts = borders.slice(1).flatMap((end, i) => parser.push(text.slice(borders[i], end)))
   parts.push(...parser.end())
@@ -25,6 +31,7 @@ function assembled(parts: readonly WirePart[]): CommittedMessage {
       content += part.text
       continue
     }
+    assert(part.kind === 'toolCall')
     const call = calls[part.index]
     if (call === undefined) {
       assert(part.name !== null && part.index === calls.length, 'a call begins with its name')
@@ -85,7 +92,7 @@ describe('tool calls in text', () => {
     )
     const end = parse(text, true).message
     for (let cut = 0; cut <= text.length; cut++) {
-      const parser = new ToolCallParser(true)
+      const parser = hermesParser(true)
       const shown = assembled(parser.push(text.slice(0, cut)))
       assert(end.content.startsWith(shown.content))
       for (const [i, call] of shown.toolCalls.entries()) {
@@ -141,7 +148,7 @@ describe('what is nearly a call', () => {
   })
 
   test('a call that nothing holds is shown only when it is whole', () => {
-    const parser = new ToolCallParser(false)
+    const parser = hermesParser(false)
     const call = '<tool_call>\n{"name": "f", "arguments": {"a": 1}}\n</tool_call>'
     for (const unit of call.slice(0, -1)) assert.deepEqual(parser.push(unit), [])
     assert.deepEqual(parser.push('>'), [{ kind: 'toolCall', index: 0, name: 'f', arguments: '{"a": 1}' }])

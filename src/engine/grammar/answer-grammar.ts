@@ -4,9 +4,11 @@
  */
 import type { AnswerFormat, ToolDefinition } from '../../protocol/chat.ts'
 import { checkedGbnf } from './raw-grammar.ts'
-import { Rules, literal } from './rules.ts'
+import type { CallWriting } from '../tool-format/format.ts'
+import { hermesWriting } from '../tool-format/hermes.ts'
+import { Rules } from './rules.ts'
 import { SchemaRules } from './schema-rules.ts'
-import { oneToolCall } from './tool-call-grammar.ts'
+import { toolCalls } from './tool-call-grammar.ts'
 
 /** What a refusal calls the schema of the answer. */
 const SCHEMA_FIELD = 'response_format.json_schema.schema'
@@ -15,7 +17,9 @@ const SCHEMA_FIELD = 'response_format.json_schema.schema'
  * GBNF with the root `root`. Throws SchemaError where a schema cannot be held, RawGrammarError where the client's own
  * grammar is out of bounds.
  */
-export function answerGrammar(format: AnswerFormat, tools: readonly ToolDefinition[]): string {
+export function answerGrammar(
+  format: AnswerFormat, tools: readonly ToolDefinition[], writing: CallWriting = hermesWriting,
+): string {
   if (format.kind === 'grammar') return checkedGbnf(format.gbnf)
   const rules = new Rules()
   const answer = format.kind === 'json'
@@ -25,7 +29,6 @@ export function answerGrammar(format: AnswerFormat, tools: readonly ToolDefiniti
     rules.define('root', answer, SCHEMA_FIELD)
     return rules.text()
   }
-  const call = rules.add(oneToolCall(rules, tools), 'tools')
-  rules.define('root', `${answer} | ${call} (${literal('\n')} ${call})*`, SCHEMA_FIELD)
+  rules.define('root', `${answer} | ${toolCalls(rules, tools, writing)}`, SCHEMA_FIELD)
   return rules.text()
 }

@@ -6,7 +6,9 @@ import { GRAMMAR_CHARS_MAX, RULES_MAX } from '../../../src/engine/grammar/rules.
 import { SchemaError } from '../../../src/engine/grammar/schema-error.ts'
 import { ITEMS_MAX, SCHEMA_DEPTH_MAX, STRING_LENGTH_MAX } from '../../../src/engine/grammar/schema-rules.ts'
 import { toolCallGrammar } from '../../../src/engine/grammar/tool-call-grammar.ts'
-import { ToolCallParser, callsText } from '../../../src/engine/tools.ts'
+import { writeMessage } from '../../../src/engine/tool-format/format.ts'
+import { hermes } from '../../../src/engine/tool-format/hermes.ts'
+import { ToolCallParser } from '../../../src/engine/tools.ts'
 import { Gbnf } from './gbnf.ts'
 import { isValid, objectSample } from './schemas.ts'
 
@@ -15,7 +17,7 @@ const tool = (parameters: Record<string, unknown>, name = 'f') => ({ name, descr
 const grammarOf = (parameters: Record<string, unknown>): Gbnf => new Gbnf(toolCallGrammar([tool(parameters)]))
 
 const accepts = (grammar: Gbnf, given: string): boolean =>
-  grammar.matches(callsText('', [{ name: 'f', arguments: given }]))
+  grammar.matches(writeMessage(hermes, '', [{ name: 'f', arguments: given }]))
 
 /** A schema of one member, for what a value may be. */
 const holds = (schema: unknown, value: string): boolean =>
@@ -37,12 +39,12 @@ describe('the grammar of a forced call', () => {
       const grammar = grammarOf(schema)
       for (let draws = 0; draws < 5; draws++) {
         const text = grammar.draw((below) => (stream.next().value ?? 0) % below)
-        const parser = new ToolCallParser(false)
+        const parser = new ToolCallParser({ format: hermes, streamed: false, tools: [] })
         assert.deepEqual(parser.push(text).map(({ kind }) => kind), ['toolCall'], text)
         const [call] = parser.message.toolCalls
         assert(call !== undefined)
         assert(isValid(JSON.parse(call.arguments), schema), `${call.arguments} under ${JSON.stringify(schema)}`)
-        assert.equal(callsText('', [call]), text, 'the rendering is what was written')
+        assert.equal(writeMessage(hermes, '', [call]), text, 'the rendering is what was written')
       }
     }), { numRuns: 300 })
   })

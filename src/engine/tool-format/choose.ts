@@ -1,0 +1,165 @@
+/**
+ * Owns which form of tool calls a chat template has, found out by asking it: it renders a conversation with calls, and
+ * the form is the one whose reader gets those calls back out of what was rendered.
+ *
+ *   native   the template writes tools, calls and results
+ *   written  it writes the tools but no calls, and its text names the opening of a form: calls go into the content
+ *   plain    neither: the tools go into the system text and the calls into the content, in the Hermes form
+ */
+import { jsonEqual } from '../grammar/json-text.ts'
+import { ReasoningParser, opensReasoning } from '../reasoning.ts'
+import type { ReasoningTags } from '../reasoning.ts'
+import type { CommittedMessage } from '../token-record.ts'
+import { ToolCallParser } from '../tools.ts'
+import { nativeTool, nativeTurns, turn } from '../turns.ts'
+import type { Turn } from '../turns.ts'
+import { writeMessage } from './format.ts'
+import type { ToolFormat } from './format.ts'
+import { granite } from './granite.ts'
+import { hermes } from './hermes.ts'
+import { json } from './json.ts'
+import { llama3 } from './llama3.ts'
+import { mistral, mistralList } from './mistral.ts'
+import { qwenCoder } from './qwen-coder.ts'
+
+/**
+ * How a template takes the arguments of a call: a placeholder as text or as the key of an object, which is filled with
+ * what was written; or the values themselves, where the template writes each of them on its own.
+ */
+type ArgumentsAs = 'text' | 'object' | 'values'
+
+export type ToolUse =
+  | { readonly kind: 'native'; readonly format: ToolFormat; readonly argumentsAs: ArgumentsAs }
+  | { readonly kind: 'written'; readonly format: ToolFormat; readonly results: 'tool' | 'user' }
+  | { readonly kind: 'plain'; readonly format: ToolFormat }
+
+interface AskedTemplate {
+  readonly source: string
+  readonly reasoning: ReasoningTags | null
+  /** Null where the template refuses. */
+  render(turns: readonly Turn[], tools: readonly unknown[] | null, again: boolean): string | null
+}
+
+/** Those that are told from others by more of their text come first. */
+const FORMATS: readonly ToolFormat[] = [hermes, qwenCoder, mistralList, mistral, granite, json, llama3]
+
+/** Plain letters, so that no filter changes them. */
+const PROBE = 'entracteprobe'
+
+const TOOL = {
+  name: `${PROBE}tool`,
+  description: 'd',
+  parameters: {
+    type: 'object',
+    properties: { city: { type: 'string', description: 'd' }, days: { type: 'integer', description: 'd' } },
+    required: ['city'],
+  },
+}
+const CALLS = ['{"city": "Bad Urach", "days": 3}', '{"city": "Ulm", "days": 1}']
+  .map((given, i) => ({ id: `${i}`, name: TOOL.name, arguments: given }))
+
+export function chooseToolUse(template: AskedTemplate): ToolUse {
+  if (!template.render([turn('user', 'x')], [nativeTool(TOOL)], true)?.includes(TOOL.name)) return PLAIN
+  const exact = nativeUse(template, writesExactly)
+  if (exact !== null) return exact
+  return nativeUse(template, readsBack) ?? writtenUse(template) ?? PLAIN
+}
+
+const PLAIN: ToolUse = { kind: 'plain', format: hermes }
+
+type Test = (format: ToolFormat, asked: Asked, template: AskedTemplate) => boolean
+
+function nativeUse(template: AskedTemplate, test: Test): ToolUse | null {
+  for (const argumentsAs of ['text', 'object', 'values'] as const) {
+    for (const format of FORMATS) {
+      const asked = ask(template, format, argumentsAs)
+      if (asked !== null && test(format, asked, template)) return { kind: 'native', format, argumentsAs }
+    }
+  }
+  return null
+}
+
+function writtenUse({ source, render }: AskedTemplate): ToolUse | null {
+  const format = FORMATS.find((each) => each.writing !== null && each.opens.some((open) => source.includes(open)))
+  if (format === undefined) return null
+  const turns = [turn('user', 'x'), turn('assistant', 'y'), turn('tool', PROBE)]
+  const results = render(turns, null, true)?.includes(PROBE) === true ? 'tool' : 'user'
+  return { kind: 'written', format, results }
+}
+
+// ---------------------------------------------------------------- asking
+
+interface Asked { readonly calls: typeof CALLS; readonly text: string; readonly opened: boolean }
+
+/** What a model would have written for the calls: as many as the template takes. Null where it takes none. */
+function ask(template: AskedTemplate, format: ToolFormat, as: ArgumentsAs): Asked | null {
+  const tools = [nativeTool(TOOL)]
+  const user = { role: 'user' as const, content: 'x', toolCalls: [], toolCallId: null }
+  const prompt = template.render([turn('user', 'x')], tools, true)
+  if (prompt === null) return null
+  for (const calls of [CALLS, CALLS.slice(0, 1)]) {
+    const given: string[] = []
+    const placed = placer(as, PROBE, given)
+    const message = { role: 'assistant' as const, content: '', toolCalls: calls, toolCallId: null }
+    const results = calls.map(({ id }) => ({ role: 'tool' as const, content: `${PROBE}result`, toolCalls: [], toolCallId: id }))
+    const turns = nativeTurns([user, message, ...results], format, placed)
+    const text = template.render(turns.slice(0, 2), tools, false)
+    if (text === null || template.render(turns, tools, true)?.includes(`${PROBE}result`) !== true) continue
+    const shared = sharedLength(prompt, text)
+    const opened = template.reasoning !== null && opensReasoning(template.reasoning, text.slice(0, shared))
+    return { calls, opened, text: fillAll(text.slice(shared), PROBE, given) }
+  }
+  return null
+}
+
+function writesExactly(format: ToolFormat, { calls, text }: Asked): boolean {
+  return format.writing !== null && text.includes(writeMessage(format, '', calls))
+}
+
+function readsBack(format: ToolFormat, { calls, text, opened }: Asked, { reasoning }: AskedTemplate): boolean {
+  const { toolCalls } = readMessage(format, text, reasoning === null ? null : { tags: reasoning, opened })
+  return toolCalls.length === calls.length && calls.every(({ name, arguments: given }, i) =>
+    toolCalls[i]?.name === name && jsonEqual(JSON.parse(toolCalls[i].arguments), JSON.parse(given)))
+}
+
+/** All of a message at once. */
+function readMessage(
+  format: ToolFormat, text: string, reasoning: { readonly tags: ReasoningTags; readonly opened: boolean } | null,
+): Pick<CommittedMessage, 'toolCalls'> {
+  const thinking = reasoning === null ? null : new ReasoningParser(reasoning.tags, reasoning.opened)
+  const said = thinking === null ? text : thinking.push(text).text + thinking.end().text
+  const parser = new ToolCallParser({ format, streamed: false, tools: [TOOL] })
+  parser.push(said)
+  parser.end()
+  return parser.message
+}
+
+/** How far two texts are the same. */
+function sharedLength(a: string, b: string): number {
+  let at = 0
+  while (at < a.length && a.charCodeAt(at) === b.charCodeAt(at)) at++
+  return at
+}
+
+// ---------------------------------------------------------------- placeholders
+
+/** Gives the template a placeholder for each text of arguments, and collects the texts; or gives their values. */
+export function placer(as: ArgumentsAs, mark: string, given: string[]): (text: string) => unknown {
+  return (text) => {
+    if (as === 'values') return JSON.parse(text)
+    const name = `${mark}${given.push(text) - 1}${mark}`
+    return as === 'object' ? { [name]: 0 } : name
+  }
+}
+
+/** Puts the texts where their placeholders came out: as an object's only key, quoted, or bare. */
+export function fillAll(text: string, mark: string, given: readonly string[]): string {
+  return given.reduce((left, written, i) => fill(left, `${mark}${i}${mark}`, written), text)
+}
+
+function fill(text: string, placeholder: string, written: string): string {
+  for (const form of [`{${JSON.stringify(placeholder)}: 0}`, JSON.stringify(placeholder), placeholder]) {
+    if (text.includes(form)) return text.replace(form, () => written)
+  }
+  return text
+}

@@ -1,0 +1,156 @@
+/**
+ * Owns what a form of tool calls is, and what its reader reads from and tells. One file each has a form; `choose.ts`
+ * says which one a template has; `tools.ts` finds calls in a stream with it.
+ *
+ * F1 what a reader takes and tells depends on the text alone, not on how it came in pieces: it asks for one unit after
+ *    the other, and looks at none before it must.
+ * F2 a reader that meets what cannot be a call throws NotACall with the cursor before it.
+ */
+import type { ToolDefinition } from '../../protocol/chat.ts'
+
+/** What came after an opening is no call. */
+export class NotACall extends Error {}
+
+/** Asks for more text by yielding. */
+export type Reading<T = void> = Generator<undefined, T, undefined>
+
+export interface ToolFormat {
+  readonly name: string
+  /** Each opens a section: one call or several. None begins with another. */
+  readonly opens: readonly string[]
+  /** A section may also begin with one of these characters where the message has no text before it. */
+  readonly bare: string
+  /** What belongs to the form where it stands right before an opening that follows text. */
+  readonly lead: string
+  /** Other texts of the form; these and the openings are read as text where a vocabulary has them as control tokens. */
+  readonly tags: readonly string[]
+  /** Reads a section after `open`, '' where it is a bare one. Throws NotACall. */
+  read(open: string, section: Section): Reading
+  /** Null where the arguments of a call are not written as JSON. */
+  readonly writing: CallWriting | null
+  /** The id of a message's call, where the model reads more in it than a name. */
+  callId?(name: string, index: number): string
+}
+
+/** How calls are written around their arguments: begin, head, arguments, tail, between, head, ... end. */
+export interface CallWriting {
+  readonly begin: string
+  head(name: string): string
+  readonly tail: string
+  readonly between: string
+  readonly end: string
+}
+
+interface Call { readonly name: string; readonly arguments: string }
+
+/** A message as a model of that form writes it. */
+export function writeMessage({ lead, writing }: ToolFormat, content: string, calls: readonly Call[]): string {
+  if (calls.length === 0 || writing === null) return content
+  const texts = calls.map((call) => writing.head(call.name) + call.arguments + writing.tail)
+  return content + (content === '' ? '' : lead) + writing.begin + texts.join(writing.between) + writing.end
+}
+
+// ---------------------------------------------------------------- what a reader works on
+
+/** One section: its text as it comes, and the calls found in it. */
+export class Section {
+  readonly tools: readonly ToolDefinition[]
+  /** Tell a call as it comes; else when it is whole. */
+  readonly streamed: boolean
+  readonly #tell: (name: string | null, given: string) => void
+  #text = ''
+  #at = 0
+  #ended = false
+
+  constructor(
+    tools: readonly ToolDefinition[], streamed: boolean, tell: (name: string | null, given: string) => void,
+  ) {
+    this.tools = tools
+    this.streamed = streamed
+    this.#tell = tell
+  }
+
+  /** A call begins. */
+  begin(name: string): void {
+    this.#tell(name, '')
+  }
+
+  /** Another piece of its arguments, as JSON text. */
+  add(given: string): void {
+    if (given !== '') this.#tell(null, given)
+  }
+
+  push(text: string): void {
+    this.#text += text
+  }
+
+  end(): void {
+    this.#ended = true
+  }
+
+  get text(): string { return this.#text }
+  /** What was not taken. */
+  get rest(): string { return this.#text.slice(this.#at) }
+
+  // -------------------------------------------------------------- for readers
+
+  /** The next unit, not taken; '' at the end. */
+  *peek(): Reading<string> {
+    while (this.#at >= this.#text.length && !this.#ended) yield
+    return this.#text.charAt(this.#at)
+  }
+
+  take(): void {
+    this.#at++
+  }
+
+  /** JSON's space. */
+  *space(): Reading {
+    while (isSpace(yield* this.peek())) this.#at++
+  }
+
+  /** True where `mark` follows, which is then taken; nothing is taken else. */
+  *found(mark: string): Reading<boolean> {
+    const at = this.#at
+    for (const unit of mark) {
+      if ((yield* this.peek()) !== unit) {
+        this.#at = at
+        return false
+      }
+      this.#at++
+    }
+    return true
+  }
+
+  /** Takes `mark`, or as much of it as the end leaves. */
+  *close(mark: string): Reading {
+    for (const unit of mark) {
+      const next = yield* this.peek()
+      if (next === '') return
+      if (next !== unit) throw new NotACall()
+      this.#at++
+    }
+  }
+
+  /** Takes `mark` whole. */
+  *must(mark: string): Reading {
+    if (!(yield* this.found(mark))) throw new NotACall()
+  }
+
+  /** The text up to the first of `marks`, which is taken too. Longer than `charsMax` is no call. */
+  *until(marks: readonly string[], charsMax: number): Reading<{ readonly text: string; readonly mark: string }> {
+    let text = ''
+    for (;;) {
+      for (const mark of marks) if (yield* this.found(mark)) return { text, mark }
+      const unit = yield* this.peek()
+      if (unit === '' || text.length === charsMax) throw new NotACall()
+      text += unit
+      this.#at++
+    }
+  }
+}
+
+export const isSpace = (unit: string): boolean => unit === ' ' || unit === '\n' || unit === '\t' || unit === '\r'
+
+/** Names are shorter: what goes on longer is no call. */
+export const NAME_CHARS_MAX = 256
