@@ -398,12 +398,12 @@ describe('what cannot be measured', () => {
     assert.equal(
       refused(JSON.stringify(callOf([say('assistant', 'a')])), 1000, compile(STRICT)).code, 'template_failed',
     )
-    const tools = [{ ...find, parameters: { type: 'object', properties: { q: { type: 'string', pattern: 'a' } } } }]
+    const tools = [{ ...find, parameters: { type: 'object', properties: { q: { type: 'integer', multipleOf: 7 } } } }]
     assert(
       measured(callOf(hello.messages, { tools })).plan.grammar === null, 'nothing is forced, so nothing is refused',
     )
     assert.match(
-      refused(JSON.stringify(callOf(hello.messages, { tools, toolChoice: 'required' }))).why, /find#\/properties\/q: "pattern"/,
+      refused(JSON.stringify(callOf(hello.messages, { tools, toolChoice: 'required' }))).why, /find#\/properties\/q: "multipleOf"/,
     )
     const wrong = [{ ...hello, messages: [{ role: 'x' }] }, { ...hello, toolChoice: { name: 'f' } }, [], {}]
     const bodies = ['', ...wrong.map((value) => JSON.stringify(value))]

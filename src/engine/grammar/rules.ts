@@ -6,6 +6,7 @@
  * G2 every place has one way on for one character wherever that is possible, so few stacks are open at once.
  * G3 what is accepted is strict JSON without free space, numbers and escapes that every parser reads alike.
  */
+import { endlessRule } from './endless.ts'
 import { SchemaError } from './schema-error.ts'
 
 export const RULES_MAX = 4_000
@@ -49,6 +50,8 @@ const NEEDS: Readonly<Record<string, readonly string[]>> = {
 
 export class Rules {
   readonly #rules = new Map<string, string>()
+  /** Where in a schema a rule came from. */
+  readonly #paths = new Map<string, string>()
   #fresh = 0
   #chars = 0
 
@@ -68,6 +71,7 @@ export class Rules {
 
   define(name: string, body: string, path: string): string {
     this.#rules.set(name, body)
+    this.#paths.set(name, path)
     this.#chars += name.length + body.length + 6
     if (this.#rules.size > RULES_MAX) throw new SchemaError(path, `the grammar would have more than ${RULES_MAX} rules`)
     if (this.#chars > GRAMMAR_CHARS_MAX) {
@@ -80,7 +84,10 @@ export class Rules {
     return this.define(this.reserve(), body, path)
   }
 
+  /** Throws SchemaError where nothing finite fits a rule. */
   text(): string {
+    const endless = endlessRule(this.#rules)
+    if (endless !== null) throw new SchemaError(this.#paths.get(endless) ?? endless, 'nothing satisfies it that has an end')
     return [...this.#rules].map(([name, body]) => `${name} ::= ${body}\n`).join('')
   }
 }

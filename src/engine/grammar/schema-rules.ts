@@ -3,23 +3,27 @@
  * (SchemaError); nothing is passed over but annotations.
  *
  * What the rules accept is valid under the schema; it need not be all that is valid: members come in the order of
- * `properties`, and only those named there come at all (`additionalProperties` counts as false; where it is true or a
- * schema and no properties are named, members are free).
+ * `properties`, then those that only `required` names, and no others (where it names none and `additionalProperties` is
+ * true or a schema, members are free).
  */
 import { FORMATS } from './formats.ts'
 import { jsonText } from './json-text.ts'
 import { integersBetween, numbersBetween } from './number-range.ts'
 import type { Bounds } from './number-range.ts'
+import { patternText } from './pattern.ts'
 import { literal, repeated } from './rules.ts'
 import type { Rules } from './rules.ts'
 import { SchemaError, below } from './schema-error.ts'
-import { checkKeywords, isSchema, overlapOf, resolved, typesOf } from './schema-shape.ts'
+import { SchemaMerge } from './schema-merge.ts'
+import { checkKeywords, isOfType, isSchema, overlapOf, resolved, typesOf } from './schema-shape.ts'
 import type { Schema, Type } from './schema-shape.ts'
 
 export const SCHEMA_DEPTH_MAX = 32
 /** The library refuses repetitions of 2,000 parts and more; an item and its comma are up to three. */
 export const ITEMS_MAX = 500
 export const STRING_LENGTH_MAX = 1_900
+/** Each is compared with each. */
+const BRANCHES_MAX = 200
 
 /** Where in the schema we are. */
 interface Place {
@@ -34,10 +38,12 @@ export class SchemaRules {
   readonly #root: Schema
   /** Rules made of `$ref`s. */
   readonly #references = new Map<string, string>()
+  readonly #merge: SchemaMerge
 
   constructor(rules: Rules, root: Schema) {
     this.#rules = rules
     this.#root = root
+    this.#merge = new SchemaMerge(root)
   }
 
   /** The name of a rule for the whole schema, which must be one of objects. */
@@ -63,12 +69,14 @@ export class SchemaRules {
   /** An expression without alternatives at its top: a rule's name, or a literal. */
   #schema(schema: unknown, place: Place): string {
     const { path } = place
-    if (schema === true) return this.#rules.basic('value')
-    if (!isSchema(schema)) throw new SchemaError(path, 'is no schema that can be met')
     if (place.depth > SCHEMA_DEPTH_MAX) throw new SchemaError(path, `is nested deeper than ${SCHEMA_DEPTH_MAX}`)
-    checkKeywords(schema, path)
-    const made = this.#made(schema, place)
-    return schema['nullable'] === true ? this.#rules.add(`${made} | "null"`, path) : made
+    const plain = this.#merge.plain(schema, path)
+    if (plain === true) return this.#rules.basic('value')
+    if (plain === false) throw new SchemaError(path, 'nothing satisfies it')
+    if (!isSchema(plain)) throw new SchemaError(path, 'is no schema')
+    checkKeywords(plain, path)
+    const made = this.#made(plain, place)
+    return plain['nullable'] === true ? this.#rules.add(`${made} | "null"`, path) : made
   }
 
   #made(schema: Schema, place: Place): string {
@@ -78,7 +86,6 @@ export class SchemaRules {
     if (schema['enum'] !== undefined) return this.#enumeration(schema, place)
     const branches = schema['anyOf'] ?? schema['oneOf']
     if (branches !== undefined) return this.#branches(schema, branches, place)
-    if (schema['allOf'] !== undefined) return this.#only(schema['allOf'], place)
     const types = typesOf(schema, this.#root)
     if (types === null) return this.#rules.basic('value')
     const made = types.map((type) => this.#typed(type, schema, place))
@@ -100,11 +107,11 @@ export class SchemaRules {
   // ------------------------------------------------------------- combinations
 
   #reference(target: unknown, place: Place): string {
+    const found = resolved(this.#root, target, place.path)
     if (typeof target !== 'string') throw new SchemaError(place.path, '"$ref" is no text')
     if (place.followed.has(target)) throw new SchemaError(place.path, `"$ref" ${target} leads to itself`)
     const known = this.#references.get(target)
     if (known !== undefined) return known
-    const found = resolved(this.#root, target, place.path)
     const name = this.#rules.reserve()
     // A reference from inside an object or an array may come back here: that is recursion, and has a name by now.
     const followed = new Set([...place.followed, target])
@@ -125,25 +132,19 @@ export class SchemaRules {
   #branches(schema: Schema, branches: unknown, place: Place): string {
     const keyword = schema['anyOf'] === undefined ? 'oneOf' : 'anyOf'
     if (!Array.isArray(branches) || branches.length === 0) throw new SchemaError(place.path, `"${keyword}" is no list`)
-    const types = typesOf({ type: schema['type'] }, this.#root)
-    const overlap = keyword === 'oneOf' ? overlapOf(branches, this.#root) : null
-    if (overlap !== null) throw new SchemaError(place.path, `"oneOf": ${overlap}`)
-    const made = branches.map((branch: unknown, i) => {
-      const path = below(place.path, keyword, i)
-      const own = isSchema(branch) ? typesOf(branch, this.#root) : null
-      if (types !== null && (own === null || own.some((type) => !types.includes(type)))) {
-        throw new SchemaError(path, 'is not of the type that stands beside it')
-      }
-      return this.#schema(branch, { ...place, path, depth: place.depth + 1 })
-    })
-    return this.#rules.add([...new Set(made)].join(' | '), place.path)
-  }
-
-  #only(parts: unknown, place: Place): string {
-    if (!Array.isArray(parts) || parts.length !== 1) {
-      throw new SchemaError(place.path, '"allOf" of more than one cannot be enforced')
+    if (keyword === 'oneOf' && branches.length > BRANCHES_MAX) {
+      throw new SchemaError(place.path, `"oneOf" of more than ${BRANCHES_MAX} cannot be enforced`)
     }
-    return this.#schema(parts[0], { ...place, path: below(place.path, 'allOf', 0), depth: place.depth + 1 })
+    const possible = branches.flatMap((branch: unknown, i) => {
+      const path = below(place.path, keyword, i)
+      const plain = this.#merge.plain(branch, path)
+      return plain === false ? [] : [{ plain, path }]
+    })
+    if (possible.length === 0) throw new SchemaError(place.path, 'nothing satisfies it')
+    const overlap = keyword === 'oneOf' ? overlapOf(possible.map(({ plain }) => plain), this.#root) : null
+    if (overlap !== null) throw new SchemaError(place.path, `"oneOf": ${overlap}`)
+    const made = possible.map(({ plain, path }) => this.#schema(plain, { ...place, path, depth: place.depth + 1 }))
+    return this.#rules.add([...new Set(made)].join(' | '), place.path)
   }
 
   // ------------------------------------------------------------- values
@@ -153,16 +154,17 @@ export class SchemaRules {
     const properties = schema['properties'] ?? {}
     if (!isSchema(properties)) throw new SchemaError(path, '"properties" is no object')
     const required = requiredOf(schema, path)
-    const names = Object.keys(properties)
-    const missing = required.find((name) => !names.includes(name))
-    if (missing !== undefined) {
-      throw new SchemaError(path, `"required" names ${JSON.stringify(missing)}, which is no property`)
+    const additional = schema['additionalProperties']
+    const missing = [...required].filter((name) => !Object.hasOwn(properties, name))
+    if (missing.length > 0 && additional === false) {
+      throw new SchemaError(path, `nothing satisfies it: "required" names ${JSON.stringify(missing[0])}, which is no property`)
     }
-    const additional = schema['additionalProperties'] ?? false
-    if (names.length === 0) return this.#free(additional, place)
-    const members = names.map((name) => ({
-      text: `${literal(`${JSON.stringify(name)}: `)} ${this.#schema(properties[name], this.#inside(place, 'properties', name))}`,
-      required: required.includes(name),
+    const named = [...Object.entries(properties), ...missing.map((name) => [name, additional ?? true] as const)]
+      .filter(([name, member]) => member !== false || required.has(name))
+    if (named.length === 0) return this.#free(additional ?? false, place)
+    const members = named.map(([name, member]) => ({
+      text: `${literal(`${JSON.stringify(name)}: `)} ${this.#schema(member, this.#inside(place, 'properties', name))}`,
+      required: required.has(name),
     }))
     return this.#rules.add(`"{" ${this.#members(members, path)} "}"`, path)
   }
@@ -198,17 +200,45 @@ export class SchemaRules {
     const least = count(schema, 'minItems', ITEMS_MAX, path) ?? 0
     const most = count(schema, 'maxItems', ITEMS_MAX, path)
     if (most !== null && most < least) throw new SchemaError(path, '"maxItems" is below "minItems"')
-    if (most === 0) return literal('[]')
+    if (schema['prefixItems'] !== undefined) return this.#tuple(schema, least, most, place)
+    if (most === 0 || (schema['items'] === false && least === 0)) return literal('[]')
     const item = this.#schema(schema['items'] ?? true, this.#inside(place, 'items'))
     const more = repeated(`(", " ${item})`, Math.max(0, least - 1), most === null ? null : most - 1)
     const items = `${item} ${more}`
     return this.#rules.add(`"[" ${least === 0 ? `(${items})?` : items} "]"`, path)
   }
 
+  /** Items of their own first; more only where `items` says so, or there must be. */
+  #tuple(schema: Schema, least: number, most: number | null, place: Place): string {
+    const { path } = place
+    const first = schema['prefixItems']
+    if (!Array.isArray(first)) throw new SchemaError(path, '"prefixItems" is no list')
+    const own = first.slice(0, most ?? first.length)
+    const [fewer, more] = [Math.max(0, least - own.length), most === null ? null : most - own.length]
+    const items = schema['items'] ?? fewer > 0
+    let tail = ''
+    if (items !== false && more !== 0) {
+      const item = this.#schema(items, this.#inside(place, 'items'))
+      tail = own.length > 0 ? repeated(`(", " ${item})`, fewer, more)
+        : `(${item} ${repeated(`(", " ${item})`, Math.max(0, fewer - 1), more === null ? null : more - 1)})${fewer === 0 ? '?' : ''}`
+    } else if (fewer > 0) throw new SchemaError(path, `nothing satisfies it: "minItems" is ${least}`)
+    for (let i = own.length - 1; i >= 0; i--) {
+      const piece = `${i === 0 ? '' : '", " '}${this.#schema(own[i], this.#inside(place, 'prefixItems', String(i)))} ${tail}`.trimEnd()
+      tail = this.#rules.add(i < least ? piece : `(${piece})?`, path)
+    }
+    return this.#rules.add(`"[" ${tail} "]"`, path)
+  }
+
   #string(schema: Schema, { path }: Place): string {
     const least = count(schema, 'minLength', STRING_LENGTH_MAX, path)
     const most = count(schema, 'maxLength', STRING_LENGTH_MAX, path)
-    const { format } = schema
+    const { format, pattern } = schema
+    if (pattern !== undefined) {
+      if (typeof pattern !== 'string') throw new SchemaError(path, '"pattern" is no text')
+      const beside = ['format', 'minLength', 'maxLength'].find((keyword) => schema[keyword] !== undefined)
+      if (beside !== undefined) throw new SchemaError(path, `"pattern" beside "${beside}" cannot be enforced`)
+      return this.#rules.add(`"\\"" (${patternText(this.#rules, pattern, path)}) "\\""`, path)
+    }
     if (format !== undefined) {
       const held = typeof format === 'string' ? FORMATS.get(format) : undefined
       if (held === undefined) throw new SchemaError(path, `"format" ${JSON.stringify(format)} cannot be enforced`)
@@ -239,12 +269,12 @@ export class SchemaRules {
 
 // ---------------------------------------------------------------- reading keywords
 
-function requiredOf(schema: Schema, path: string): string[] {
+function requiredOf(schema: Schema, path: string): ReadonlySet<string> {
   const required = schema['required'] ?? []
   if (!Array.isArray(required) || !required.every((name) => typeof name === 'string')) {
     throw new SchemaError(path, '"required" is no list of names')
   }
-  return required
+  return new Set(required)
 }
 
 function count(schema: Schema, keyword: string, most: number, path: string): number | null {
@@ -268,14 +298,4 @@ function boundsOf(schema: Schema, path: string): Bounds {
   const lowExclusive = above !== null && (low === null || above >= low)
   const highExclusive = below !== null && (high === null || below <= high)
   return { low: lowExclusive ? above : low, high: highExclusive ? below : high, lowExclusive, highExclusive }
-}
-
-function isOfType(value: unknown, type: Type): boolean {
-  switch (type) {
-    case 'null': return value === null
-    case 'array': return Array.isArray(value)
-    case 'object': return typeof value === 'object' && value !== null && !Array.isArray(value)
-    case 'integer': return Number.isInteger(value)
-    default: return typeof value === type
-  }
 }

@@ -13,34 +13,39 @@ export type Type = (typeof TYPES)[number]
 export const isSchema = (value: unknown): value is Schema =>
   typeof value === 'object' && value !== null && !Array.isArray(value)
 
-/** Say nothing about what is valid. */
+/** Say nothing about what is valid; `nullable` does, and may stand beside anything. */
 const ANNOTATIONS = new Set([
   'title', 'description', 'default', 'examples', 'example', 'deprecated', 'readOnly', 'writeOnly', 'strict',
   '$schema', '$id', '$comment', '$defs', 'definitions', 'nullable',
 ])
 
-/** What may stand together: those of a type with each other, each of the rest alone or with `type`. */
+/** What may stand together: those of a type with each other; values alone or with `type`. */
 const BY_TYPE: Readonly<Record<string, Type>> = {
   properties: 'object', required: 'object', additionalProperties: 'object',
-  items: 'array', minItems: 'array', maxItems: 'array', uniqueItems: 'array',
-  minLength: 'string', maxLength: 'string', format: 'string',
+  items: 'array', prefixItems: 'array', minItems: 'array', maxItems: 'array', uniqueItems: 'array',
+  minLength: 'string', maxLength: 'string', format: 'string', pattern: 'string',
   minimum: 'number', maximum: 'number', exclusiveMinimum: 'number', exclusiveMaximum: 'number', multipleOf: 'number',
 }
-const ALONE = ['$ref', 'const', 'enum', 'anyOf', 'oneOf', 'allOf']
-const WITH_TYPE = ['enum', 'anyOf', 'oneOf']
+/** Stand for themselves; beside other keywords they are merged with them (`schema-merge.ts`). */
+export const COMBINATIONS = ['$ref', 'anyOf', 'oneOf', 'allOf'] as const
+const ALONE = ['const', 'enum']
+
+export const isAnnotation = (keyword: string): boolean =>
+  (ANNOTATIONS.has(keyword) && keyword !== 'nullable') || keyword.startsWith('x-')
 
 /** Throws where a keyword cannot be enforced, or not beside the others. */
 export function checkKeywords(schema: Schema, path: string): void {
   const present = Object.keys(schema).filter((keyword) =>
-    schema[keyword] !== undefined && !ANNOTATIONS.has(keyword) && !keyword.startsWith('x-'))
+    schema[keyword] !== undefined && keyword !== 'nullable' && !isAnnotation(keyword))
   for (const keyword of present) {
     if (keyword === 'type' || Object.hasOwn(BY_TYPE, keyword) || ALONE.includes(keyword)) continue
+    if (COMBINATIONS.some((known) => known === keyword)) continue
     if (keyword === 'propertyNames' && jsonText(schema[keyword]) === '{"type": "string"}') continue
     throw new SchemaError(path, `"${keyword}" cannot be enforced`)
   }
   const alone = present.find((keyword) => ALONE.includes(keyword))
   const others = present.filter((keyword) =>
-    keyword !== alone && !(keyword === 'type' && WITH_TYPE.includes(alone ?? '')))
+    keyword !== alone && !(keyword === 'type' && alone === 'enum') && !COMBINATIONS.some((known) => known === keyword))
   if (alone !== undefined && others.length > 0 && !(alone === 'const' && constFits(schema, others))) {
     throw new SchemaError(path, `"${alone}" beside "${others[0]}" cannot be enforced`)
   }
@@ -62,7 +67,7 @@ function constFits(schema: Schema, others: readonly string[]): boolean {
 }
 
 /** Null: any. Follows references; the types of a combination are those of its branches. */
-export function typesOf(schema: Schema, root: Schema, seen: ReadonlySet<string> = new Set()): Type[] | null {
+export function typesOf(schema: Schema, root: Schema, seen: Set<string> = new Set()): Type[] | null {
   const named = namedTypes(schema)
   if (named.length > 0) {
     const types = TYPES.filter((known) => named.includes(known))
@@ -70,8 +75,11 @@ export function typesOf(schema: Schema, root: Schema, seen: ReadonlySet<string> 
   }
   const target = schema['$ref']
   if (typeof target === 'string') {
-    const found = seen.has(target) ? null : lookUp(root, target)
-    return isSchema(found) ? typesOf(found, root, new Set([...seen, target])) : null
+    // What was looked at already adds nothing: each is looked at once, however often it is named.
+    if (seen.has(target)) return []
+    seen.add(target)
+    const found = lookUp(root, target)
+    return isSchema(found) ? typesOf(found, root, seen) : null
   }
   if ('const' in schema) return [typeOf(schema['const'])]
   if (Array.isArray(schema['enum'])) return [...new Set(schema['enum'].map(typeOf))]
@@ -87,7 +95,7 @@ function namedTypes({ type }: Schema): readonly unknown[] {
   return Array.isArray(type) ? type : [type]
 }
 
-function unionOf(branches: readonly unknown[], root: Schema, seen: ReadonlySet<string>): Type[] | null {
+function unionOf(branches: readonly unknown[], root: Schema, seen: Set<string>): Type[] | null {
   const all = branches.map((branch) => isSchema(branch) ? typesOf(branch, root, seen) : null)
   const types = all.flatMap((own) => own ?? [])
   return all.includes(null) ? null : [...new Set(types)]
@@ -104,10 +112,16 @@ function typeOf(value: unknown): Type {
   }
 }
 
+export function isOfType(value: unknown, type: Type): boolean {
+  const own = typeOf(value)
+  return own === type || (own === 'integer' && type === 'number')
+}
+
 // ---------------------------------------------------------------- references
 
 /** Throws where the reference leads nowhere. */
-export function resolved(root: Schema, target: string, path: string): unknown {
+export function resolved(root: Schema, target: unknown, path: string): unknown {
+  if (typeof target !== 'string') throw new SchemaError(path, '"$ref" is no text')
   if (!target.startsWith('#')) throw new SchemaError(path, `"$ref" ${target} leads out of the schema`)
   const found = lookUp(root, target)
   if (found === undefined) throw new SchemaError(path, `"$ref" ${target} leads nowhere`)
@@ -154,6 +168,7 @@ function apart(first: unknown, second: unknown, root: Schema): boolean {
   const plain = a['nullable'] !== true && b['nullable'] !== true
   if (here !== null && there !== null && plain) return !here.some((value) => there.includes(value))
   const onlyObjects = [left, right].every((types) => types?.length === 1 && types[0] === 'object')
+    && ![a, b].some((one) => COMBINATIONS.some((keyword) => keyword in one))
   return onlyObjects && (tagged(a, b, root) || (demandsMore(a, b) && demandsMore(b, a)))
 }
 
@@ -193,7 +208,7 @@ function tagged(a: Schema, b: Schema, root: Schema): boolean {
 
 /** `a` requires what `b` never writes. */
 const demandsMore = (a: Schema, b: Schema): boolean =>
-  Object.keys(propertiesOf(a)).some((name) => requires(a, name) && !Object.hasOwn(propertiesOf(b), name))
+  Object.keys(propertiesOf(a)).some((name) => requires(a, name) && !requires(b, name) && !Object.hasOwn(propertiesOf(b), name))
   && Object.keys(propertiesOf(b)).length > 0
 
 const propertiesOf = (schema: Schema): Schema => isSchema(schema['properties']) ? schema['properties'] : {}

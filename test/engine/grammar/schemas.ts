@@ -40,6 +40,8 @@ const leaf: fc.Arbitrary<Sample> = fc.oneof(
     ({ schema: { enum: values }, value: fc.constantFrom(...values) })),
   anyValue.map((value) => ({ schema: { const: value }, value: fc.constant(value) })),
   fc.constant({ schema: {}, value: anyValue }),
+  fc.constantFrom('^[a-c]{1,3}$', '^(x|y\\d)+$', '^\\w{2}-\\d?$').chain((pattern) =>
+    fc.constant({ schema: { type: 'string', pattern }, value: fc.stringMatching(new RegExp(pattern)) })),
 )
 
 function bounded(type: 'integer' | 'number'): fc.Arbitrary<Sample> {
@@ -61,10 +63,12 @@ function bounded(type: 'integer' | 'number'): fc.Arbitrary<Sample> {
   })
 }
 
-function sample(depth: number): fc.Arbitrary<Sample> {
+export function sample(depth: number): fc.Arbitrary<Sample> {
   if (depth === 0) return leaf
   return fc.oneof({ weight: 2, arbitrary: leaf }, { weight: 3, arbitrary: objectSample(depth) },
-    { weight: 2, arbitrary: arraySample(depth) }, { weight: 1, arbitrary: unionSample(depth) })
+    { weight: 2, arbitrary: arraySample(depth) }, { weight: 1, arbitrary: unionSample(depth) },
+    { weight: 1, arbitrary: tupleSample(depth) }, { weight: 1, arbitrary: taggedSample(depth) },
+    { weight: 1, arbitrary: allSample(depth) })
 }
 
 export function objectSample(depth: number): fc.Arbitrary<Sample> {
@@ -94,6 +98,30 @@ const unionSample = (depth: number): fc.Arbitrary<Sample> =>
   fc.array(sample(depth - 1), { minLength: 1, maxLength: 3 }).map((all) =>
     ({ schema: { anyOf: all.map(({ schema }) => schema) }, value: fc.oneof(...all.map(({ value }) => value)) }))
 
+const tupleSample = (depth: number): fc.Arbitrary<Sample> =>
+  fc.array(sample(depth - 1), { minLength: 1, maxLength: 3 }).map((all) => ({
+    schema: { type: 'array', prefixItems: all.map(({ schema }) => schema), items: false, minItems: all.length },
+    value: fc.tuple(...all.map(({ value }) => value)),
+  }))
+
+/** Branches that a member tells apart. */
+const taggedSample = (depth: number): fc.Arbitrary<Sample> =>
+  fc.array(sample(depth - 1), { minLength: 1, maxLength: 3 }).map((all) => ({
+    schema: {
+      oneOf: all.map(({ schema }, i) =>
+        ({ type: 'object', properties: { kind: { const: i }, of: schema }, required: ['kind', 'of'] })),
+    },
+    value: fc.oneof(...all.map(({ value }, i) => value.map((of) => ({ kind: i, of })))),
+  }))
+
+/** Objects that leave room for each other's members. */
+const allSample = (depth: number): fc.Arbitrary<Sample> =>
+  fc.array(sample(depth - 1), { minLength: 1, maxLength: 3 }).map((all) => ({
+    schema: { allOf: all.map(({ schema }, i) => ({ type: 'object', properties: { [`m${i}`]: schema }, required: [`m${i}`] })) },
+    value: fc.tuple(...all.map(({ value }) => value)).map((values) =>
+      Object.fromEntries(values.map((one, i) => [`m${i}`, one]))),
+  }))
+
 /** The part of JSON Schema that the samples use, as the standard says it. */
 export function isValid(value: unknown, schema: Schema): boolean {
   const { type, nullable } = schema
@@ -101,6 +129,10 @@ export function isValid(value: unknown, schema: Schema): boolean {
   if ('const' in schema) return jsonEqual(value, schema['const'])
   if (Array.isArray(schema['enum'])) return schema['enum'].some((one) => jsonEqual(value, one))
   if (Array.isArray(schema['anyOf'])) return schema['anyOf'].some((one: Schema) => isValid(value, one))
+  if (Array.isArray(schema['oneOf'])) return schema['oneOf'].filter((one: Schema) => isValid(value, one)).length === 1
+  if (Array.isArray(schema['allOf'])) return schema['allOf'].every((one: Schema) => isValid(value, one))
+  const { pattern } = schema
+  if (typeof pattern === 'string' && typeof value === 'string' && !new RegExp(pattern, 'u').test(value)) return false
   const types = type === undefined ? null : Array.isArray(type) ? type : [type]
   const fits = types === null || types.some((one) => isOf(value, one))
   return fits && sizesHold(value, schema) && partsHold(value, schema)
@@ -125,10 +157,14 @@ function sizesHold(value: unknown, schema: Schema): boolean {
 }
 
 function partsHold(value: unknown, schema: Schema): boolean {
-  if (Array.isArray(value)) return value.every((item) => isValid(item, schema['items'] as Schema | undefined ?? {}))
+  if (Array.isArray(value)) {
+    const first = schema['prefixItems'] as Schema[] | undefined ?? []
+    const rest = schema['items'] === false ? { type: [] } : schema['items'] as Schema | undefined ?? {}
+    return value.every((item, i) => isValid(item, first[i] ?? rest))
+  }
   if (typeof value !== 'object' || value === null || schema['properties'] === undefined) return true
   const properties = new Map(Object.entries(schema['properties'] as Record<string, Schema>))
   const required = schema['required'] as string[] | undefined ?? []
   return required.every((name) => Object.hasOwn(value, name))
-    && Object.entries(value).every(([name, member]) => isValid(member, properties.get(name) ?? { type: [] }))
+    && Object.entries(value).every(([name, member]) => isValid(member, properties.get(name) ?? (schema['additionalProperties'] === false ? { type: [] } : {})))
 }

@@ -195,30 +195,126 @@ describe('schemas that lead elsewhere', () => {
   })
 })
 
+describe('schemas of several parts', () => {
+  const part = (name: string, more: object = {}) =>
+    ({ type: 'object', properties: { [name]: { type: 'integer' } }, required: [name], ...more })
+
+  test('allOf of objects is one object that is all of them', () => {
+    const both = { allOf: [part('a'), part('b')] }
+    assert(holds(both, '{"a": 1, "b": 2}') && !holds(both, '{"a": 1}') && !holds(both, '{"b": 1}'))
+    const tighter = { allOf: [{ type: 'integer', minimum: 1 }, { type: 'number', maximum: 3 }] }
+    assert(holds(tighter, '2') && !holds(tighter, '4') && !holds(tighter, '0') && !holds(tighter, '2.5'))
+    const closed = { allOf: [part('a', { additionalProperties: false }), { properties: { b: { type: 'null' } } }] }
+    assert(holds(closed, '{"a": 1}') && !holds(closed, '{"a": 1, "b": null}'))
+    const values = { allOf: [{ enum: ['a', 'b'] }, { enum: ['b', 'c'] }] }
+    assert(holds(values, '"b"') && !holds(values, '"a"'))
+  })
+
+  test('a reference and branches hold beside other keywords', () => {
+    const $defs = { base: part('a') }
+    const grammar = grammarOf({ type: 'object', properties: { v: { $ref: '#/$defs/base', ...part('b') } }, required: ['v'], $defs })
+    assert(accepts(grammar, '{"v": {"b": 1, "a": 2}}') || accepts(grammar, '{"v": {"a": 2, "b": 1}}'))
+    assert(!accepts(grammar, '{"v": {"a": 2}}'))
+    const either = { type: 'object', properties: { a: { type: 'null' }, b: { type: 'null' } }, anyOf: [{ required: ['a'] }, { required: ['b'] }] }
+    assert(holds(either, '{"a": null}') && holds(either, '{"b": null}') && !holds(either, '{}'))
+    const nullable = { nullable: true, allOf: [{ type: 'string' }, { maxLength: 1 }] }
+    assert(holds(nullable, 'null') && holds(nullable, '"a"') && !holds(nullable, '"ab"'))
+  })
+
+  test('a required name that is no property is written all the same', () => {
+    const schema = { type: 'object', required: ['x'], additionalProperties: { type: 'null' } }
+    assert(holds(schema, '{"x": null}') && !holds(schema, '{"x": 1}') && !holds(schema, '{}'))
+  })
+
+  test('lists with items of their own', () => {
+    const pair = { type: 'array', prefixItems: [{ type: 'null' }, { type: 'boolean' }] }
+    for (const ok of ['[]', '[null]', '[null, true]']) assert(holds(pair, ok), ok)
+    for (const bad of ['[true]', '[null, null]', '[null, true, 1]']) assert(!holds(pair, bad), bad)
+    const more = { ...pair, items: { type: 'integer' }, minItems: 2, maxItems: 3 }
+    assert(holds(more, '[null, true]') && holds(more, '[null, true, 1]'))
+    for (const bad of ['[null]', '[null, true, 1, 2]', '[null, true, null]']) assert(!holds(more, bad), bad)
+    assert(holds({ type: 'array', prefixItems: [], items: { type: 'null' }, minItems: 1 }, '[null, null]'))
+  })
+})
+
+describe('patterns', () => {
+  const cases: readonly [string, readonly string[], readonly string[]][] = [
+    ['^[A-Z]{2}-\\d{3}$', ['AB-123'], ['AB-12', 'ab-123', 'AB-1234']],
+    ['^(?:cat|dogs?)$', ['cat', 'dog', 'dogs'], ['ca', 'catdog', '']],
+    ['^a|b$', ['a', 'ax', 'xb', 'b'], ['xa', 'bx']],
+    ['\\d', ['1', 'a1b'], ['', 'ab']],
+    ['^\\+?[0-9]{1,3}( [^ "]+)*$', ['+12 ab é', '1'], ['+', '1  a']],
+    ['^"\\\\\\n$', ['"\\\n'], ['"']],
+    ['^.{2}$', ['é.', '" '], ['a', 'a\nb']],
+    ['^(?<year>\\d{4})[-\\/]\\w+?$', ['2026-a', '2026/b_'], ['2026-', '226-a']],
+    ['^\\u0041\\x42\\u{43}$', ['ABC'], ['abc']],
+    ['^$', [''], ['a']],
+    ['^[\\s\\S]$', ['a', ' ', '\n'], ['', 'ab']],
+  ]
+  for (const [pattern, good, bad] of cases) {
+    test(`are held: ${pattern}`, () => {
+      const grammar = grammarOf({ type: 'object', properties: { v: { type: 'string', pattern } }, required: ['v'] })
+      const text = (value: string) => jsonText({ v: value })
+      for (const value of good) assert(new RegExp(pattern, 'u').test(value) && accepts(grammar, text(value)), value)
+      for (const value of bad) assert(!new RegExp(pattern, 'u').test(value) && !accepts(grammar, text(value)), value)
+      fc.assert(fc.property(fc.infiniteStream(fc.nat()), (stream) => {
+        const drawn = grammar.draw((below) => (stream.next().value ?? 0) % below)
+        const given = JSON.parse(drawn.slice(drawn.indexOf('{"v"'), drawn.lastIndexOf('}\n'))) as { v: string }
+        assert(new RegExp(pattern, 'u').test(given.v), `${JSON.stringify(given.v)} under ${pattern}`)
+      }), { numRuns: 100 })
+    })
+  }
+})
+
 describe('what is refused', () => {
   test('what cannot be enforced is refused by name and path', () => {
-    refuses({ type: 'string', pattern: '^a' }, /f#\/properties\/v: "pattern" cannot be enforced/)
+    refuses({ type: 'string', pattern: '(?=a)' }, /f#\/properties\/v: "pattern" that looks around cannot be enforced/)
+    for (const pattern of ['\\bx', '(a*)*', '(a)\\1', 'a(^b)', '[b-a]', '\\p{L}', '[a', '(a', 'a{3000}', 'x'.repeat(1_001)]) {
+      refuses({ type: 'string', pattern }, /"pattern" .*cannot be enforced/)
+    }
     refuses({ type: 'string', format: 'regex' }, /"format" "regex" cannot/)
     refuses({ type: 'array', items: { type: 'integer', multipleOf: 3 } }, /"multipleOf"/, 'f#/properties/v/items')
     refuses({ type: 'array', uniqueItems: true }, /"uniqueItems"/)
-    refuses({ type: 'array', prefixItems: [] }, /"prefixItems"/)
+    refuses({ type: 'string', pattern: 'a', minLength: 1 }, /"pattern" beside "minLength"/)
+    refuses({ if: {}, then: {} }, /"if"/)
+    refuses({ patternProperties: {} }, /"patternProperties"/)
     refuses({ type: 'object', minProperties: 1 }, /"minProperties"/)
     refuses({ not: {} }, /"not"/)
-    refuses({ allOf: [{ type: 'string' }, { type: 'string' }] }, /"allOf" of more than one/)
-    refuses({ type: 'object', properties: {}, anyOf: [{}] }, /"anyOf" beside "properties"/)
-    refuses({ anyOf: [{ type: 'string' }, { type: 'string', pattern: 'x' }] }, /"pattern"/, 'f#/properties/v/anyOf/1')
+    refuses({ allOf: [{ type: 'string', format: 'date' }, { format: 'time' }] }, /"format" said twice, differently/)
+    refuses({ anyOf: [{ type: 'string' }, { type: 'string', not: {} }] }, /"not"/, 'f#/properties/v/anyOf/1')
     refuses({ type: 'number', minimum: 0.5 }, /no integers/)
     refuses({ type: 'integer', minimum: 3, maximum: 2 }, /no number lies/)
     refuses({ type: 'strange' }, /"strange" is no type/)
     refuses({ constructor: 1 }, /"constructor"/)
-    refuses(false, /no schema that can be met/)
     refuses({ $ref: '#/$defs/none' }, /leads nowhere/)
     refuses({ $ref: 'http://example.org/x' }, /leads out of the schema/)
     refuses({ $ref: '#/properties/v' }, /leads to itself/, 'f#/properties/v/$ref')
-    refuses({ type: 'string', enum: [1] }, /no value of the type/)
-    const required = ['x']
-    assert.throws(() => grammarOf({ type: 'object', required }), refusal('f', /"x", which is no property/))
     assert.throws(() => grammarOf({ type: 'string' }), refusal('f', /must be an object/))
+  })
+
+  test('what nothing satisfies is refused', () => {
+    refuses({ type: 'string', enum: [1] }, /no value of the type/)
+    refuses({ type: 'object', required: ['x'], additionalProperties: false }, /"x", which is no property/)
+    refuses({ type: 'object', properties: { x: false }, required: ['x'] }, /nothing satisfies/, 'f#/properties/v/properties/x')
+    refuses({ allOf: [{ type: 'string' }, { type: 'integer' }] }, /nothing satisfies it/)
+    refuses({ anyOf: [false, { allOf: [{ enum: [1, 2] }, { enum: [3] }] }] }, /nothing satisfies it/)
+    refuses({ type: 'array', items: false, minItems: 1 }, /nothing satisfies it/, 'f#/properties/v/items')
+    refuses({ type: 'array', prefixItems: [{}], items: false, minItems: 2 }, /nothing satisfies it/)
+    const node = { type: 'object', properties: { next: { $ref: '#/$defs/node' } }, required: ['next'] }
+    assert.throws(() => grammarOf({ type: 'object', properties: { v: { $ref: '#/$defs/node' } }, $defs: { node } }), /satisfies it that has an end/)
+  })
+
+  test('what multiplies itself is refused in bounded time', () => {
+    const begunMs = performance.now()
+    const branches = Array.from({ length: 8 }, (_, i) => ({ type: 'object', properties: { [`p${i}`]: { type: 'null' } } }))
+    refuses({ allOf: Array.from({ length: 8 }, () => ({ anyOf: branches })) }, /over 5000 steps/)
+    const doubled = Object.fromEntries(Array.from({ length: 40 }, (_, i) =>
+      [`d${i}`, i === 39 ? { type: 'null' } : { oneOf: [{ $ref: `#/$defs/d${i + 1}` }, { $ref: `#/$defs/d${i + 1}` }] }]))
+    assert.throws(() => grammarOf({ type: 'object', properties: { v: { $ref: '#/$defs/d0' } }, $defs: doubled }), SchemaError)
+    const itself = { allOf: [{ $ref: '#/$defs/itself' }, { type: 'object' }] }
+    assert.throws(() => grammarOf({ type: 'object', properties: { v: { $ref: '#/$defs/itself' } }, $defs: { itself } }), /leads to itself/)
+    refuses({ oneOf: Array.from({ length: 201 }, (_, i) => ({ const: i })) }, /"oneOf" of more than 200/)
+    assert(performance.now() - begunMs < 5_000)
   })
 
   test('size and depth have bounds', () => {
