@@ -56,7 +56,9 @@ export function admit(host: AdmissionHost, start: StartRequest, preparedBytes: U
     return { ok: false, why: lane === null ? 'no lane is free' : 'its State is still on its way in', retryable: true }
   }
   const held = keepable(lane, start, read.tokens)
-  const plan = new Plan(read.tokens, read.runs, start.forced, held, start.replay === 'plain')
+  const planFrom = (kept: number): Plan => new Plan(read.tokens, read.runs, start.forced, kept, start.replay === 'plain')
+  const wanted = planFrom(held)
+  const plan = heldTokens(lane) > wanted.begin && !host.llama.info.trims ? planFrom(0) : wanted
   const sequence = new Sequence({
     start, lane, plan, grammar, sampling, prepared: read,
     sampler: host.sampler,

@@ -54,6 +54,7 @@ export class Moves {
     const begunUs = nowUs()
     const lane = lanes.find(request.state)
     const held = lane === null ? 0 : heldTokens(lane)
+    if (!llama.info.images) return this.#failed(request.move, 'a State of this model has no image', false)
     if (lane === null || held === 0) return this.#failed(request.move, 'its State is not on this device', false)
     if (isRunning(request.state)) return this.#failed(request.move, 'its State is running', false)
     const spans = spansOf(request, lane)
@@ -63,8 +64,9 @@ export class Moves {
 
   /** Called between batches. */
   onboard(request: Onboard): void {
-    const { lanes, nowUs } = this.#host
+    const { llama, lanes, nowUs } = this.#host
     const { move, state } = request
+    if (!llama.info.images) return this.#failed(move, 'a State of this model has no image', false)
     if (lanes.find(state) !== null) return this.#failed(move, 'its State is on this device already', false)
     if (!lanes.canTake(state)) return this.#failed(move, 'no lane is free', false)
     const lane = lanes.take(state)

@@ -102,9 +102,13 @@ export class Running {
     if (ending === null) return
     if (ending.kind === 'failed') return this.fail(sequence, ending.why, ending.retryable)
     const end = sequence.end(ending.reason)
-    this.#cut(sequence, sequence.plan.promptTokens + end.keptTokens)
+    const kept = sequence.plan.promptTokens + end.keptTokens
+    const isLonger = sequence.fed.length > kept
     this.#leave(sequence)
+    // What the State is does not depend on whether the lane could be cut to it.
+    sequence.fed.cut(kept)
     const { event, record } = finishedOf(sequence, end, this.#host.isExact(), this.#host.nowUs())
+    if (isLonger) sequence.fed.cut(this.#host.llama.cut(sequence.lane.index, kept))
     this.#host.emit(event, [record])
   }
 
@@ -154,8 +158,7 @@ export class Running {
 
   #cut(sequence: Sequence, tokens: number): void {
     if (sequence.fed.length <= tokens) return
-    this.#host.llama.cut(sequence.lane.index, tokens)
-    sequence.fed.cut(tokens)
+    sequence.fed.cut(this.#host.llama.cut(sequence.lane.index, tokens))
   }
 
   #attempt(call: string, attempt: number): Sequence | null {

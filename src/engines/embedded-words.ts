@@ -50,7 +50,7 @@ export const reportOf = (report: WireReport): AttemptReport => ({
 })
 
 export function capabilitiesOf(models: readonly string[], engine: WireEngine): Capabilities {
-  const { lanes, laneTokens, kvBytesPerToken, contextTokens, imageKey, exact } = engine
+  const { lanes, laneTokens, kvBytesPerToken, contextTokens, imageKey, can, exact } = engine
   return {
     models,
     contextTokens,
@@ -62,14 +62,14 @@ export function capabilitiesOf(models: readonly string[], engine: WireEngine): C
     memory: { cells: lanes * laneTokens, granule: laneTokens, sequences: lanes },
     kvBytesPerToken,
     sharesBytes: false,
-    copy: true,
-    trim: true,
-    offload: true,
-    onboard: true,
+    copy: can.copy,
+    trim: can.trim,
+    offload: can.image,
+    onboard: can.image,
     discard: true,
     exact,
     replayByOrigin: true,
-    imageKey,
+    imageKey: can.image ? imageKey : null,
     progress: true,
     inventory: false,
   }

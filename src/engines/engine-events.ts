@@ -32,7 +32,7 @@ const speeds = object({
 })
 const engine = object({
   library: text, cpuKernel: text, modelDigest: id, lanes: positive, laneTokens: positive, kvBytesPerToken: positive,
-  contextTokens: positive, imageKey: id, speeds,
+  contextTokens: positive, imageKey: id, speeds, can: object({ trim: flag, copy: flag, image: flag }),
   exact: object({ answer: oneOf('yes', 'no', 'unknown'), because: text }),
 })
 const textPart = object({ kind: oneOf('text', 'reasoning'), text })

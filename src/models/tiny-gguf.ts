@@ -7,6 +7,7 @@
  * Only sums, products and roundings make the weights: no function whose last bit a platform may choose.
  */
 import { writeFileSync } from 'node:fs'
+import { F32, ggufFile, Q8_0, quantised, type Tensor, type Value } from './gguf-writer.ts'
 
 const LAYERS = 4
 const WIDTH = 128
@@ -44,53 +45,15 @@ const CHAT_TEMPLATE = "{% for message in messages %}{{'<|im_start|>' + message['
 
 /** Writes the model to `path`, over what is there. */
 export function writeTinyGguf(path: string): void {
-  writeFileSync(path, tinyGguf())
-}
-
-function tinyGguf(): Buffer {
-  const tensors = weights()
-  const out = new Writer()
-  out.bytes(Buffer.from('GGUF'))
-  out.u32(3)
-  out.u64(tensors.length)
-  const pairs = metadata()
-  out.u64(pairs.length)
-  for (const [key, value] of pairs) {
-    out.text(key)
-    out.value(value)
-  }
-  let offset = 0
-  for (const tensor of tensors) {
-    out.text(tensor.name)
-    out.u32(tensor.shape.length)
-    for (const size of tensor.shape) out.u64(size)
-    out.u32(tensor.type)
-    out.u64(offset)
-    offset += padded(tensor.data.length)
-  }
-  out.align()
-  for (const tensor of tensors) {
-    out.bytes(tensor.data)
-    out.align()
-  }
-  return out.whole()
+  writeFileSync(path, ggufFile(metadata(), weights()))
 }
 
 // ---------------------------------------------------------------- metadata
-
-type Value =
-  | { readonly kind: 'u32' | 'f32'; readonly value: number }
-  | { readonly kind: 'bool'; readonly value: boolean }
-  | { readonly kind: 'text'; readonly value: string }
-  | { readonly kind: 'texts'; readonly value: readonly string[] }
-  | { readonly kind: 'i32s'; readonly value: readonly number[] }
 
 const u32 = (value: number): Value => ({ kind: 'u32', value })
 const text = (value: string): Value => ({ kind: 'text', value })
 
 function metadata(): readonly (readonly [string, Value])[] {
-  const ordinary = 1
-  const control = 3
   return [
     ['general.architecture', text('llama')],
     ['general.name', text(TINY_MODEL.name)],
@@ -107,6 +70,16 @@ function metadata(): readonly (readonly [string, Value])[] {
     ['llama.rope.dimension_count', u32(HEAD_WIDTH)],
     ['llama.rope.freq_base', { kind: 'f32', value: 10_000 }],
     ['llama.vocab_size', u32(TINY_MODEL.vocabulary)],
+    ...tokenizer(),
+    ['tokenizer.chat_template', text(CHAT_TEMPLATE)],
+  ]
+}
+
+/** Bytes as tokens, and the special ones. */
+export function tokenizer(): readonly (readonly [string, Value])[] {
+  const ordinary = 1
+  const control = 3
+  return [
     ['tokenizer.ggml.model', text('gpt2')],
     ['tokenizer.ggml.pre', text('gpt-2')],
     ['tokenizer.ggml.tokens', { kind: 'texts', value: [...byteAlphabet(), ...SPECIAL] }],
@@ -118,7 +91,6 @@ function metadata(): readonly (readonly [string, Value])[] {
     ['tokenizer.ggml.eos_token_id', u32(TINY_MODEL.eos)],
     ['tokenizer.ggml.padding_token_id', u32(special('<|pad|>'))],
     ['tokenizer.ggml.add_bos_token', { kind: 'bool', value: false }],
-    ['tokenizer.chat_template', text(CHAT_TEMPLATE)],
   ]
 }
 
@@ -132,16 +104,6 @@ function byteAlphabet(): readonly string[] {
 }
 
 // ---------------------------------------------------------------- weights
-
-interface Tensor {
-  readonly name: string
-  readonly shape: readonly number[]
-  readonly type: number
-  readonly data: Buffer
-}
-
-const F32 = 0
-const Q8_0 = 8
 
 /**
  * Two dimensions of the residual stream are written by the embedding alone and never by a layer, so they reach the
@@ -212,40 +174,8 @@ function bias(token: number): number {
   return -12
 }
 
-/** Rows of blocks of 32: a half-precision scale, then 32 signed bytes. */
-function quantised(columns: number, rows: number, at: (row: number, column: number) => number): Buffer {
-  const blockBytes = 34
-  const data = Buffer.alloc((columns / 32) * rows * blockBytes)
-  const block = new Float64Array(32)
-  let offset = 0
-  for (let row = 0; row < rows; row++) {
-    for (let first = 0; first < columns; first += 32) {
-      let largest = 0
-      for (let i = 0; i < 32; i++) {
-        block[i] = at(row, first + i)
-        largest = Math.max(largest, Math.abs(block[i] ?? 0))
-      }
-      const scale = largest / 127
-      data.writeUInt16LE(halfBits(scale), offset)
-      for (let i = 0; i < 32; i++) data.writeInt8(scale === 0 ? 0 : Math.round((block[i] ?? 0) / scale), offset + 2 + i)
-      offset += blockBytes
-    }
-  }
-  return data
-}
-
-/** The nearest half-precision number not above `value`, as bits; `value` is positive and in the normal range, or 0. */
-function halfBits(value: number): number {
-  if (value === 0) return 0
-  let exponent = 0
-  let fraction = value
-  while (fraction >= 2) { fraction /= 2; exponent++ }
-  while (fraction < 1) { fraction *= 2; exponent-- }
-  return ((exponent + 15) << 10) | Math.floor((fraction - 1) * 1024)
-}
-
 /** Mulberry32, and a bell of four throws with mean 0 and deviation 1. */
-class Random {
+export class Random {
   #state: number
 
   constructor(seed: number) {
@@ -262,83 +192,5 @@ class Random {
     let mixed = Math.imul(this.#state ^ (this.#state >>> 15), this.#state | 1)
     mixed ^= mixed + Math.imul(mixed ^ (mixed >>> 7), mixed | 61)
     return ((mixed ^ (mixed >>> 14)) >>> 0) / 4_294_967_296
-  }
-}
-
-// ---------------------------------------------------------------- the file format
-
-const ALIGNMENT = 32
-const padded = (size: number): number => Math.ceil(size / ALIGNMENT) * ALIGNMENT
-
-class Writer {
-  readonly #parts: Buffer[] = []
-  #size = 0
-
-  bytes(part: Buffer): void {
-    this.#parts.push(part)
-    this.#size += part.length
-  }
-
-  u32(value: number): void {
-    const part = Buffer.alloc(4)
-    part.writeUInt32LE(value)
-    this.bytes(part)
-  }
-
-  u64(value: number): void {
-    const part = Buffer.alloc(8)
-    part.writeBigUInt64LE(BigInt(value))
-    this.bytes(part)
-  }
-
-  text(value: string): void {
-    const part = Buffer.from(value)
-    this.u64(part.length)
-    this.bytes(part)
-  }
-
-  value(value: Value): void {
-    switch (value.kind) {
-      case 'u32':
-        this.u32(4)
-        this.u32(value.value)
-        return
-      case 'f32': {
-        const part = Buffer.alloc(4)
-        part.writeFloatLE(value.value)
-        this.u32(6)
-        this.bytes(part)
-        return
-      }
-      case 'bool':
-        this.u32(7)
-        this.bytes(Buffer.from([value.value ? 1 : 0]))
-        return
-      case 'text':
-        this.u32(8)
-        this.text(value.value)
-        return
-      case 'texts':
-        this.#array(8, value.value.length)
-        for (const item of value.value) this.text(item)
-        return
-      case 'i32s':
-        this.#array(5, value.value.length)
-        for (const item of value.value) this.u32(item)
-    }
-  }
-
-  align(): void {
-    this.bytes(Buffer.alloc(padded(this.#size) - this.#size))
-  }
-
-  whole(): Buffer {
-    return Buffer.concat(this.#parts)
-  }
-
-  #array(type: number, length: number): void {
-    this.u32(9)
-    this.u32(type)
-    this.u64(length)
   }
 }

@@ -53,6 +53,8 @@ export interface WireEngine {
   readonly kvBytesPerToken: number
   readonly contextTokens: number
   readonly imageKey: string
+  /** What the model's family lets be done with a State. */
+  readonly can: { readonly trim: boolean; readonly copy: boolean; readonly image: boolean }
   readonly exact: { readonly answer: 'yes' | 'no' | 'unknown'; readonly because: string }
   readonly speeds: WireSpeeds
 }

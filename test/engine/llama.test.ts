@@ -77,11 +77,11 @@ describe('a model in lanes', () => {
     await llama.decode([{ token: 65, position: prompt.length, lane: 1, logits: true }])
     const first = llama.logits(0)
     assert.equal(llama.laneUsed(1), prompt.length + 1)
-    assert(llama.cut(1, prompt.length))
+    assert.equal(llama.cut(1, prompt.length), prompt.length)
     assert.equal(llama.laneUsed(1), prompt.length)
     await llama.decode([{ token: 65, position: prompt.length, lane: 1, logits: true }])
     assert.deepEqual(llama.logits(0), first)
-    assert(llama.cut(1, 0))
+    assert.equal(llama.cut(1, 0), 0)
     assert.equal(llama.laneUsed(1), 0)
   }))
 

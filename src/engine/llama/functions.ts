@@ -21,7 +21,6 @@ export interface Functions {
   readonly modelWidth: Fn<[Pointer], number>
   readonly modelContext: Fn<[Pointer], number>
   readonly modelWindow: Fn<[Pointer], number>
-  readonly modelRope: Fn<[Pointer], number>
   readonly modelBytes: Fn<[Pointer], number | bigint>
   readonly modelTemplate: Fn<[Pointer, string | null], string | null>
   readonly modelMeta: Fn<[Pointer, string, Uint8Array, number], number>
@@ -75,7 +74,6 @@ export function declareFunctions(llama: LibraryHandle): Functions {
     modelWidth: f('llama_model_n_embd', 'int32_t', [p]),
     modelContext: f('llama_model_n_ctx_train', 'int32_t', [p]),
     modelWindow: f('llama_model_n_swa', 'int32_t', [p]),
-    modelRope: f('llama_model_rope_type', 'int32_t', [p]),
     modelBytes: f('llama_model_size', 'uint64_t', [p]),
     modelTemplate: f('llama_model_chat_template', 'str', [p, 'str']),
     modelMeta: f('llama_model_meta_val_str', 'int32_t', [p, 'str', p, 'size_t']),

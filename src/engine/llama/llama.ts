@@ -8,7 +8,7 @@
  * N4 a lane is a stream of its own (`kv_unified` off): what other lanes hold changes no logit of this one.
  */
 import koffi from 'koffi'
-import { formName, tokenBytes } from './blob.ts'
+import { formName } from './blob.ts'
 import { LlamaError } from './error.ts'
 import { Candidates, Grammar, TOKEN_CONTROL, TOKEN_EOG } from './grammar.ts'
 import type { Pointer } from './layout.ts'
@@ -37,11 +37,19 @@ export interface LlamaInfo {
   readonly vocabSize: number
   readonly layers: number
   readonly kvBytesPerToken: number
+  /** Of a State, whatever its length: a recurrent one's. */
+  readonly stateBytes: number
+  /** A lane can be cut at a token; else `cut` empties it. */
+  readonly trims: boolean
+  readonly copies: boolean
+  /** A State can be taken apart by token range. */
+  readonly images: boolean
   readonly trainedContext: number
   readonly bos: number
   readonly eos: number
   readonly chatTemplate: string | null
   readonly architecture: string
+  readonly memory: 'attention' | 'window' | 'recurrent' | 'hybrid'
   readonly modelBytes: number
 }
 
@@ -82,15 +90,20 @@ export class Llama {
       batchTokens: fn.contextBatch(context),
       flashAttention: options.flashAttention,
       extraBuffers: options.extraBuffers,
-      kvLayout: formName(opened.form),
+      kvLayout: opened.family.form === null ? 'opaque' : formName(opened.family.form),
       vocabSize,
       layers: fn.modelLayers(model),
-      kvBytesPerToken: tokenBytes(opened.form),
+      kvBytesPerToken: opened.family.kvBytesPerToken,
+      stateBytes: opened.family.stateBytes,
+      trims: opened.family.trims,
+      copies: opened.family.copies,
+      images: opened.family.form !== null && opened.family.copies,
       trainedContext: fn.modelContext(model),
       bos: fn.vocabBos(this.#vocab),
       eos: fn.vocabEos(this.#vocab),
       chatTemplate: fn.modelTemplate(model, null),
       architecture: modelMeta(fn, model, 'general.architecture') ?? 'unknown',
+      memory: fn.modelIsHybrid(model) ? 'hybrid' : fn.modelIsRecurrent(model) ? 'recurrent' : fn.modelWindow(model) > 0 ? 'window' : 'attention',
       modelBytes: Number(fn.modelBytes(model)),
     }
   }
@@ -160,14 +173,15 @@ export class Llama {
     return new Float32Array(koffi.view(at, this.info.vocabSize * 4)).slice()
   }
 
-  /** Forgets what a lane holds from a position on. */
-  cut(lane: number, fromPosition: number): boolean {
+  /** Forgets what a lane holds from a position on, or all of it where this family cannot; how many tokens are left. */
+  cut(lane: number, fromPosition: number): number {
     this.#idle('cut')
     this.#checkLane(lane)
     if (!Number.isInteger(fromPosition) || fromPosition < 0) {
       throw new LlamaError('decode', `a cut of lane ${lane} from position ${fromPosition}`)
     }
-    return this.#fn.memoryRemove(this.#memory, lane, fromPosition, -1)
+    if (!this.#fn.memoryRemove(this.#memory, lane, fromPosition, -1)) this.#fn.memoryRemove(this.#memory, lane, -1, -1)
+    return this.laneUsed(lane)
   }
 
   /** How many tokens a lane holds. */

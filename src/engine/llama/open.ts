@@ -3,9 +3,9 @@
  * is left behind where a step fails. Leaves what is done with it to `llama.ts`.
  */
 import { existsSync } from 'node:fs'
-import { parseBlob } from './blob.ts'
-import type { BlobForm } from './blob.ts'
 import { LlamaError } from './error.ts'
+import { FIRST_ROWS, measureFamily } from './family.ts'
+import type { Family } from './family.ts'
 import type { Functions } from './functions.ts'
 import { FLASH_ATTENTION_OFF, FLASH_ATTENTION_ON } from './layout.ts'
 import type { Pointer } from './layout.ts'
@@ -20,13 +20,9 @@ const LANE_TOKENS_UNIT = 256
 const LANE_TOKENS_MAX = 1 << 24
 const BATCH_TOKENS_MAX = 1 << 16
 const THREADS_MAX = 512
-/** A lone row is computed otherwise; the first batch is of the usual sort. */
-const FIRST_ROWS = 2
 const META_BYTES = 4096
 /** Bytes of one element of K or V, which are kept as F16. */
 const KV_ELEMENT_BYTES = 2
-/** Rotary positions with more than one number a token: their cells carry more than an image keeps. */
-const ROPE_MULTI: readonly number[] = [8, 24, 40]
 
 export interface LlamaOptions {
   readonly modelPath: string
@@ -47,8 +43,7 @@ export interface OpenModel {
   readonly model: Pointer
   readonly context: Pointer
   readonly rows: Rows
-  /** How the library lays out a State of this model. */
-  readonly form: BlobForm
+  readonly family: Family
 }
 
 export function openModel(options: LlamaOptions): OpenModel {
@@ -62,7 +57,7 @@ export function openModel(options: LlamaOptions): OpenModel {
     checkMemory(library.fn, model, options)
     context = openContext(library, model, options)
     rows = new Rows(library.fn.contextBatch(context))
-    return { library, model, context, rows, form: measureForm(library.fn, context, rows) }
+    return { library, model, context, rows, family: measureFamily(library.fn, context, rows) }
   } catch (error) {
     rows?.dispose()
     if (context !== null) library.fn.contextFree(context)
@@ -109,20 +104,16 @@ function loadModel(library: Library, options: LlamaOptions): Pointer {
 }
 
 function checkModel(fn: Functions, model: Pointer, path: string): void {
-  const why = fn.modelHasEncoder(model) || !fn.modelHasDecoder(model) ? 'is not a decoder-only text model'
-    : fn.modelIsRecurrent(model) || fn.modelIsHybrid(model) ? 'keeps a recurrent state, which cannot be cut at a token'
-      : fn.modelWindow(model) > 0 ? 'uses sliding-window attention, whose KV is two caches'
-        : ROPE_MULTI.includes(fn.modelRope(model)) ? 'has positions of more than one number a token' : null
-  if (why === null) return
-  throw new LlamaError('model', `the model ${path} ${why}; its State could not be kept and moved exactly. `
-    + 'Use a plain decoder-only model with full attention.')
+  if (!fn.modelHasEncoder(model) && fn.modelHasDecoder(model)) return
+  throw new LlamaError('model', `the model ${path} is not a decoder-only text model, so it cannot continue a text. `
+    + 'Use one that can chat.')
 }
 
 /** Cells are touched when they are made, so too many of them would end the process and not fail. */
 function checkMemory(fn: Functions, model: Pointer, options: LlamaOptions): void {
   const width = (name: string): number => {
     const said = Number(modelMeta(fn, model, `${modelMeta(fn, model, 'general.architecture')}.attention.${name}`))
-    return said > 0 ? said : fn.modelWidth(model) / fn.modelHeads(model)
+    return said > 0 ? said : fn.modelWidth(model) / Math.max(1, fn.modelHeads(model))
   }
   const perToken = fn.modelLayers(model) * fn.modelHeadsKv(model) * (width('key_length') + width('value_length'))
     * KV_ELEMENT_BYTES
@@ -154,18 +145,4 @@ function openContext(library: Library, model: Pointer, options: LlamaOptions): P
   if (result !== null) return result
   throw new LlamaError('memory', `no context of ${options.lanes} lanes of ${laneCells(options)} tokens could be made: `
     + `${lines.join(' ') || 'no reason given'}. Take fewer lanes or shorter ones.`)
-}
-
-/** Feeds two tokens and reads their State: warms the weights, and shows that blobs are laid out as `blob.ts` says. */
-function measureForm(fn: Functions, context: Pointer, rows: Rows): BlobForm {
-  const batch = rows.fill(Array.from({ length: FIRST_ROWS }, (_, position) => (
-    { token: 0, position, lane: 0, logits: position === 0 })))
-  const code = fn.decode(context, batch)
-  if (code !== 0) throw new LlamaError('decode', `the first batch failed in the library with code ${code}`)
-  const size = Number(fn.stateSize(context, 0))
-  const bytes = Buffer.alloc(size)
-  fn.stateGet(context, bytes, size, 0)
-  const { form } = parseBlob(bytes)
-  fn.memoryRemove(fn.memory(context), 0, -1, -1)
-  return form
 }
