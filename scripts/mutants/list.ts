@@ -200,8 +200,9 @@ export const MUTANTS: readonly Mutant[] = [
   ]),
   ...of('core/policy/placement/least-seconds', [
     [0, 'what is waited for in the queue is pressure too', 'lacking + site.growthGranules - running, 0)', 'lacking + site.growthGranules, 0)'],
-    [0, 'memory that calls before it wait for counts as free', 'ahead.get(engine.id) ?? 0', '0'],
-    [0, 'a full engine has no queue', 'const forPlace = Math.max(0, 1 - places);', 'const forPlace = 0;'],
+    [0, 'memory that calls before it wait for counts as free', 'shortOf(site, needed, held > 0, line.granules)', 'shortOf(site, needed, held > 0, 0)'],
+    [0, 'calls that wait for the same engine before it count as none', 'Math.max(0, 1 + callsAhead - places)', 'Math.max(0, 1 - places)'],
+    [0, 'a full engine has no queue', 'const forPlace = Math.max(0, 1 + callsAhead - places);', 'const forPlace = 0;'],
     [0, 'KV leaves its device for nothing', "(way === 'kept' ? core.config.placementGainUs : 0)", '0'],
     [0, 'a transfer costs nothing', 'transferUs: transferUs(core, luggage, engine, way)', 'transferUs: 0'],
   ]),
