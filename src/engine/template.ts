@@ -37,6 +37,8 @@ export class ChatTemplate {
   readonly #template: Template
   readonly #source: TemplateSource
   readonly #takesSystem: boolean
+  /** Some templates want no list where there are no tools, some an empty one. */
+  readonly #noTools: readonly unknown[] | null
   readonly toolUse: ToolUse
   /** Null: the model does not think aloud. */
   readonly reasoning: ReasoningTags | null
@@ -58,7 +60,8 @@ export class ChatTemplate {
       source: source.source, reasoning: this.reasoning,
       render: (turns, tools, again) => this.#asked(turns, tools, again),
     })
-    this.#takesSystem = this.#asked([turn('system', PROBE), turn('user', 'x')], null, true)?.includes(PROBE) ?? false
+    this.#noTools = this.#asked([turn('user', 'x')], null, true) === null ? [] : null
+    this.#takesSystem = this.#asked([turn('system', PROBE), turn('user', 'x')], this.#noTools, true)?.includes(PROBE) ?? false
   }
 
   /**
@@ -79,7 +82,7 @@ export class ChatTemplate {
   #rendered(messages: readonly ChatMessage[], tools: readonly ToolDefinition[], mark: string): string {
     const given: string[] = []
     const turns = this.#turns(messages, tools, mark, given)
-    const list = this.toolUse.kind === 'plain' || tools.length === 0 ? null : tools.map(nativeTool)
+    const list = this.toolUse.kind === 'plain' || tools.length === 0 ? this.#noTools : tools.map(nativeTool)
     const filled = fillAll(this.#run(turns, list), mark, given)
     const bos = this.#source.bosText
     return this.#source.addBos && bos !== '' && !filled.startsWith(bos) ? bos + filled : filled

@@ -15,11 +15,15 @@ import { nativeTool, nativeTurns, turn } from '../turns.ts'
 import type { Turn } from '../turns.ts'
 import { writeMessage } from './format.ts'
 import type { ToolFormat } from './format.ts'
+import { glm } from './glm.ts'
 import { granite } from './granite.ts'
 import { hermes } from './hermes.ts'
+import { invoke } from './invoke.ts'
 import { json } from './json.ts'
 import { llama3 } from './llama3.ts'
+import { markedJson } from './marked-json.ts'
 import { mistral, mistralList } from './mistral.ts'
+import { namedJson } from './named-json.ts'
 import { qwenCoder } from './qwen-coder.ts'
 
 /**
@@ -31,7 +35,7 @@ type ArgumentsAs = 'text' | 'object' | 'values'
 export type ToolUse =
   | { readonly kind: 'native'; readonly format: ToolFormat; readonly argumentsAs: ArgumentsAs }
   | { readonly kind: 'written'; readonly format: ToolFormat; readonly results: 'tool' | 'user' }
-  | { readonly kind: 'plain'; readonly format: ToolFormat }
+  | { readonly kind: 'plain'; readonly format: ToolFormat; readonly because: 'no tools' | 'unknown form' }
 
 interface AskedTemplate {
   readonly source: string
@@ -41,7 +45,9 @@ interface AskedTemplate {
 }
 
 /** Those that are told from others by more of their text come first. */
-const FORMATS: readonly ToolFormat[] = [hermes, qwenCoder, mistralList, mistral, granite, json, llama3]
+export const FORMATS: readonly ToolFormat[] = [
+  hermes, qwenCoder, glm, mistralList, mistral, granite, ...markedJson, ...namedJson, ...invoke, json, llama3,
+]
 
 /** Plain letters, so that no filter changes them. */
 const PROBE = 'entracteprobe'
@@ -59,27 +65,35 @@ const CALLS = ['{"city": "Bad Urach", "days": 3}', '{"city": "Ulm", "days": 1}']
   .map((given, i) => ({ id: `${i}`, name: TOOL.name, arguments: given }))
 
 export function chooseToolUse(template: AskedTemplate): ToolUse {
-  if (!template.render([turn('user', 'x')], [nativeTool(TOOL)], true)?.includes(TOOL.name)) return PLAIN
+  if (!template.render([turn('user', 'x')], [nativeTool(TOOL)], true)?.includes(TOOL.name)) {
+    return { kind: 'plain', format: hermes, because: 'no tools' }
+  }
   const exact = nativeUse(template, writesExactly)
   if (exact !== null) return exact
-  return nativeUse(template, readsBack) ?? writtenUse(template) ?? PLAIN
+  return nativeUse(template, readsBack) ?? writtenUse(template) ?? { kind: 'plain', format: hermes, because: 'unknown form' }
 }
-
-const PLAIN: ToolUse = { kind: 'plain', format: hermes }
 
 type Test = (format: ToolFormat, asked: Asked, template: AskedTemplate) => boolean
 
 function nativeUse(template: AskedTemplate, test: Test): ToolUse | null {
   for (const argumentsAs of ['text', 'object', 'values'] as const) {
     for (const format of FORMATS) {
-      const asked = ask(template, format, argumentsAs)
-      if (asked !== null && test(format, asked, template)) return { kind: 'native', format, argumentsAs }
+      // Some templates take one call a message, or drop all but one.
+      const holds = [CALLS, CALLS.slice(0, 1)].some((calls) => {
+        const asked = ask(template, format, argumentsAs, calls)
+        return asked !== null && test(format, asked, template)
+      })
+      if (holds) return { kind: 'native', format, argumentsAs }
     }
   }
   return null
 }
 
-function writtenUse({ source, render }: AskedTemplate): ToolUse | null {
+/** Not where the template writes calls of its own: then its form is one that is not known. */
+function writtenUse(template: AskedTemplate): ToolUse | null {
+  const { source, render } = template
+  const own = ['values', 'text'] as const
+  if (own.some((as) => ask(template, hermes, as, CALLS.slice(0, 1))?.text.includes('Bad Urach') === true)) return null
   const format = FORMATS.find((each) => each.writing !== null && each.opens.some((open) => source.includes(open)))
   if (format === undefined) return null
   const turns = [turn('user', 'x'), turn('assistant', 'y'), turn('tool', PROBE)]
@@ -91,25 +105,22 @@ function writtenUse({ source, render }: AskedTemplate): ToolUse | null {
 
 interface Asked { readonly calls: typeof CALLS; readonly text: string; readonly opened: boolean }
 
-/** What a model would have written for the calls: as many as the template takes. Null where it takes none. */
-function ask(template: AskedTemplate, format: ToolFormat, as: ArgumentsAs): Asked | null {
+/** What a model would have written for the calls. Null where the template does not take them. */
+function ask(template: AskedTemplate, format: ToolFormat, as: ArgumentsAs, calls: typeof CALLS): Asked | null {
   const tools = [nativeTool(TOOL)]
   const user = { role: 'user' as const, content: 'x', toolCalls: [], toolCallId: null }
   const prompt = template.render([turn('user', 'x')], tools, true)
   if (prompt === null) return null
-  for (const calls of [CALLS, CALLS.slice(0, 1)]) {
-    const given: string[] = []
-    const placed = placer(as, PROBE, given)
-    const message = { role: 'assistant' as const, content: '', toolCalls: calls, toolCallId: null }
-    const results = calls.map(({ id }) => ({ role: 'tool' as const, content: `${PROBE}result`, toolCalls: [], toolCallId: id }))
-    const turns = nativeTurns([user, message, ...results], format, placed)
-    const text = template.render(turns.slice(0, 2), tools, false)
-    if (text === null || template.render(turns, tools, true)?.includes(`${PROBE}result`) !== true) continue
-    const shared = sharedLength(prompt, text)
-    const opened = template.reasoning !== null && opensReasoning(template.reasoning, text.slice(0, shared))
-    return { calls, opened, text: fillAll(text.slice(shared), PROBE, given) }
-  }
-  return null
+  const given: string[] = []
+  const message = { role: 'assistant' as const, content: '', toolCalls: calls, toolCallId: null }
+  const results = calls.map(({ id }) =>
+    ({ role: 'tool' as const, content: `${PROBE}result`, toolCalls: [], toolCallId: id }))
+  const turns = nativeTurns([user, message, ...results], format, placer(as, PROBE, given))
+  const text = template.render(turns.slice(0, 2), tools, false)
+  if (text === null || template.render(turns, tools, true)?.includes(`${PROBE}result`) !== true) return null
+  const begin = messageBegin(prompt, text)
+  const opened = template.reasoning !== null && opensReasoning(template.reasoning, text.slice(0, begin))
+  return { calls, opened, text: fillAll(text.slice(begin), PROBE, given) }
 }
 
 function writesExactly(format: ToolFormat, { calls, text }: Asked): boolean {
@@ -134,10 +145,12 @@ function readMessage(
   return parser.message
 }
 
-/** How far two texts are the same. */
-function sharedLength(a: string, b: string): number {
+/** Where a message begins in a text, given the prompt before it. No tag of the two is taken apart. */
+export function messageBegin(prompt: string, text: string): number {
   let at = 0
-  while (at < a.length && a.charCodeAt(at) === b.charCodeAt(at)) at++
+  while (at < prompt.length && prompt.charCodeAt(at) === text.charCodeAt(at)) at++
+  if (at === prompt.length) return at
+  while (at > 0 && !'>]\n'.includes(text.charAt(at - 1))) at--
   return at
 }
 

@@ -154,3 +154,5 @@ export const isSpace = (unit: string): boolean => unit === ' ' || unit === '\n' 
 
 /** Names are shorter: what goes on longer is no call. */
 export const NAME_CHARS_MAX = 256
+/** So are values that a form writes as text. */
+export const VALUE_CHARS_MAX = 4_000_000

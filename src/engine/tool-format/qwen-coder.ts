@@ -4,14 +4,13 @@
  *
  *   <tool_call>\n<function=x>\n<parameter=city>\nUlm\n</parameter>\n</function>\n</tool_call>
  */
-import { NAME_CHARS_MAX, NotACall } from './format.ts'
+import { NAME_CHARS_MAX, NotACall, VALUE_CHARS_MAX } from './format.ts'
 import type { ToolFormat } from './format.ts'
 import { ValueArguments } from './values.ts'
 
 const OPEN = '<tool_call>'
 const CLOSE = '</tool_call>'
 const BARE_OPEN = '<function='
-const VALUE_CHARS_MAX = 4_000_000
 
 export const qwenCoder: ToolFormat = {
   name: 'qwen-coder',

@@ -19,8 +19,9 @@ export class ValueArguments {
     section.add('{')
   }
 
-  add(key: string, written: string): void {
-    const value = this.#isText(key) ? JSON.stringify(written) : asJson(written)
+  /** `isText`: as the form says it; null where it does not. */
+  add(key: string, written: string, isText: boolean | null = null): void {
+    const value = isText ?? this.#isText(key) ? JSON.stringify(written) : asJson(written)
     this.#section.add(`${this.#begun ? ', ' : ''}${JSON.stringify(key)}: ${value}`)
     this.#begun = true
   }
