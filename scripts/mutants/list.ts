@@ -91,7 +91,7 @@ export const MUTANTS: readonly Mutant[] = [
   ...of('core/graph/graph-follow', [
     [2, 'a join that has fired fires again', "node.stage.kind === 'open' && must(d.core.programs, program).stage.kind === 'open' ? verdictOn", 'true ? verdictOn'],
     [6, 'siblings that a join needs no more run on', "if (node.join?.siblings !== 'cancel')", 'if (true)'],
-    [6, 'a node is cancelled and its call runs on', 'endCallOf(d, nodeAt(d, fact.program, fact.node), fact.why);', ''],
+    [6, 'a node is cancelled and its call runs on', 'endCallOf(d, nodeAt(d, fact.program, fact.node), fact.why, lost);', ''],
     [9, 'a thread that a losing branch ran in keeps its KV', 'endLost(d, lost);', 'lost.clear();'],
     [6, 'a branch that somebody else needs is cancelled too', "if (node.stage.kind !== 'open' || openChildrenOf(graph, node).length > 0)", "if (node.stage.kind !== 'open')"],
   ]),

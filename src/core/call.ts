@@ -168,22 +168,22 @@ export function hangUp(d: Deciding, input: HangUp): void {
   giveUp(d, call, 'its client hung up')
 }
 
-/** It stops, whatever stage it is in; its program goes on. */
-export function giveUp(d: Deciding, call: Call, why: string): void {
+/** It stops, whatever stage it is in; its program goes on. `isThreadLost`: what becomes of its KV is said with its thread. */
+export function giveUp(d: Deciding, call: Call, why: string, isThreadLost = false): void {
   leave(d, call, () => d.emit({ kind: 'call.cancelled', call: call.id, why }))
   clearTimersOf(d, call.id)
   failFollowers(d, call.thread)
   const program = must(d.core.programs, call.program)
   const state = must(d.core.threads, call.thread).state
   endIfDone(d, program)
-  if (state !== null && program.stage.kind === 'open') decideIdle(d, state)
+  if (state !== null && !isThreadLost && program.stage.kind === 'open') decideIdle(d, state)
 }
 
 /** A call whose parents in the declared graph did not commit in time. */
 export function giveUpParents(d: Deciding, id: CallId): void {
   const call = d.core.calls.get(id)
   if (call?.stage.kind !== 'measured' || areParentsCommitted(d.core, call)) return
-  fail(d, call, 'parent_failed', 'what it waits for did not commit within the limit interruptMaxUs')
+  fail(d, call, 'parent_failed', 'what it waits for did not commit within core.interruptMaxSeconds')
 }
 
 /** A detached call that nobody asked for again. */

@@ -43,5 +43,5 @@ export function expire(d: Deciding, id: InterruptId): void {
   if (program.stage.kind !== 'open') return
   // It has answered, whatever else of it is still out.
   if (program.final) endIfDone(d, program)
-  else failProgram(d, program, `no result for ${interrupt.toolClass} within the limit interruptMaxUs`)
+  else failProgram(d, program, `no result for ${interrupt.toolClass} within core.interruptMaxSeconds`)
 }

@@ -13,6 +13,7 @@ import type { Fact, Logged } from '../fact.ts'
 import { openChildrenOf, verdictOn } from './graph-read.ts'
 import type { Graph, GraphNode } from './graph-state.ts'
 import type { NodeId, ProgramId, ThreadId } from '../ids.ts'
+import { decideIdle } from '../kv/kv.ts'
 import { closeLater, endIfDone } from '../program.ts'
 import { readyIfDue } from '../ready.ts'
 import type { Call } from '../state.ts'
@@ -49,7 +50,7 @@ function follow(d: Deciding, fact: Fact, lost: Lost): void {
     }
     case 'node.failed':
     case 'node.cancelled':
-      endCallOf(d, nodeAt(d, fact.program, fact.node), fact.why)
+      endCallOf(d, nodeAt(d, fact.program, fact.node), fact.why, lost)
       return lookAtChildren(d, fact.program, fact.node, lost)
     case 'node.committed':
     case 'thread.joined': return lookAtChildren(d, fact.program, fact.node, lost)
@@ -107,9 +108,10 @@ function threadsOf(graph: Graph, node: GraphNode): readonly ThreadId[] {
   return above.size === 1 && only != null ? [only] : []
 }
 
-function endCallOf(d: Deciding, node: GraphNode, why: string): void {
+/** The KV of a lost thread most likely goes: a copy that is begun before that is known would be for nothing. */
+function endCallOf(d: Deciding, node: GraphNode, why: string, lost: Lost): void {
   const call: Call | undefined = node.call === null ? undefined : must(d.core.calls, node.call)
-  if (call !== undefined && !isOver(call)) giveUp(d, call, why)
+  if (call !== undefined && !isOver(call)) giveUp(d, call, why, lost.has(call.thread))
 }
 
 /**
@@ -123,10 +125,13 @@ function endLost(d: Deciding, lost: Lost): void {
     const thread = d.core.threads.get(id)
     if (thread === undefined || thread.cancelled || must(d.core.programs, thread.program).stage.kind !== 'open') continue
     const nodes = [...must(d.core.graphs, thread.program).nodes.values()]
-    if (nodes.some((node) => node.thread === id && node.stage.kind === 'open')) continue
+    const isNeeded = nodes.some((node) => node.thread === id && node.stage.kind === 'open')
+    if (isNeeded || (thread.forkedFrom === null && thread.active !== null)) {
+      if (thread.state !== null) decideIdle(d, thread.state)
+      continue
+    }
     if (thread.forkedFrom !== null) endThread(d, id, why)
-    else if (thread.active === null) quieten(d, id)
-    else continue
+    else quieten(d, id)
     endIfDone(d, must(d.core.programs, thread.program))
   }
 }

@@ -25,6 +25,8 @@ export function decideIdle(d: Deciding, id: StateId): void {
   if (engine.capabilities.memory === null) return
   // Its call is there and only waits for its turn: whoever wants the memory meanwhile says so.
   if (callWaitingOn(d.core, state) !== null) return
+  // A call that was given up before it fed anything leaves room that is taken and nothing to copy or to keep.
+  if (stateTokens(state) === 0 && d.core.config.mode === 'schedule') return discardDevice(d, state, 'it holds no token')
   const interrupt = interruptOf(d, state)
   const wanted = isMemoryWanted(d.core, engine)
   const decision = proposedResidencyOf(d.core).decide(d.core, state, interrupt, wanted, d.nowUs)
