@@ -14,7 +14,7 @@ import { dropEmptySession, sessionOf } from './kv/memory.ts'
 import { learnProgram, learnProgramBegun, learnReopened, learnWait, learnWaitBegun } from './predict/learn.ts'
 import { emptyWork } from './predict/work.ts'
 import { joinRoot, newStanding } from './standing.ts'
-import type { CoreState, Interrupt, Prices, Program, Tenant } from './state.ts'
+import { EPOCH_FIRST, type CoreState, type Interrupt, type Prices, type Program, type Tenant } from './state.ts'
 import { noTurns } from './queue/turn-state.ts'
 import type { Us } from './units.ts'
 
@@ -125,7 +125,7 @@ function startProgram(core: CoreState, fact: Extract<Fact, { kind: 'program.star
     id: fact.program, tenant: must(core.tenants, fact.tenant).id, session: fact.session, declared: fact.declared, kind: fact.agent,
     seq: logged.seq, arrivedUs: logged.atUs, lastUs: logged.atUs, identity: fact.identity,
     priorityClass: fact.priorityClass, deadlineUs: fact.deadlineUs, parent: null, children: NONE, steps: fact.steps,
-    epoch: 1, stage: { kind: 'open' }, threads: [], calls: [], openCalls: 0, ledger: NO_LEDGER, standing: newStanding(), final: false, expected: null,
+    epoch: EPOCH_FIRST, stage: { kind: 'open' }, threads: [], calls: [], openCalls: 0, ledger: NO_LEDGER, standing: newStanding(), final: false, expected: null,
   })
   must(core.tenants, fact.tenant).livePrograms += 1
   learnProgramBegun(core, must(core.programs, fact.program))

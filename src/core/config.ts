@@ -30,7 +30,7 @@ export interface CoreConfig {
   readonly callsOpenMax: number
   /** Of these, of one tenant; at it a new call of it is refused (`tenant_full`). */
   readonly tenantCallsOpenMax: number
-  /** Calls of one program; at it a new one is refused (`queue_full`). */
+  /** Calls of one program; at it a new one is refused (`program_full`). */
   readonly callsPerProgramMax: number
   /** Tool classes learned apart for each tenant; at it a new one is learned with the others as "other". */
   readonly toolClassesMax: number
@@ -92,7 +92,7 @@ export interface CoreConfig {
   readonly humanTools: readonly string[]
   /** What tools do to the world, by name; of others the engine's adapter says it, or they read. */
   readonly toolEffects: Readonly<Record<string, Effect>>
-  /** An undeclared program that ended closes after this; until then a continuing call reopens it. */
+  /** A program of which nothing is open closes after this; until then a call goes on with it, and reopens an undeclared one that ended. */
   readonly programIdleUs: Us
   /** An interrupt nobody answers expires after this, and its program fails; so does a call that waits so long for its parents in a declared graph. */
   readonly interruptMaxUs: Us

@@ -488,4 +488,7 @@ export interface StandingOrder {
 }
 
 const emptyService = (): Service => ({ residentUs: 0, workUs: 0 })
+/** Of a program that begins; a cancel raises it. */
+export const EPOCH_FIRST = 1
+
 export const emptyLedger = (): Ledger => ({ useful: emptyService(), retried: emptyService(), recomputed: emptyService() })

@@ -19,7 +19,7 @@ import { expectProgram } from './predict/expect.ts'
 import { kindOf } from './predict/work.ts'
 import { isOpen, makeRoomForProgram, restOf, tenantFull } from './program.ts'
 import { readyIfDue } from './ready.ts'
-import type { Call, Identity, Interrupt, Program } from './state.ts'
+import { EPOCH_FIRST, type Call, type Identity, type Interrupt, type Program } from './state.ts'
 
 export function submit(d: Deciding, input: Submit): void {
   if (d.core.calls.has(input.call)) return ignore(d, 'submit', input.call, 'a call of this id exists')
@@ -153,21 +153,23 @@ function isRetryOfHungUp(d: Deciding, program: Program, input: Submit): boolean 
 function programRefusal(d: Deciding, id: ProgramId, input: Submit): Refusal | null {
   const program = d.core.programs.get(id)
   if (program === undefined) {
-    return tenantFull(d, input.tenant) ?? (makeRoomForProgram(d, null) ? null
+    // Else the first call of a program would be taken, and the next, which says the same, would not.
+    const named = input.claims.program !== null
+    return (named ? staleEpoch(input, EPOCH_FIRST) : null) ?? tenantFull(d, input.tenant) ?? (makeRoomForProgram(d, null) ? null
       : { code: 'queue_full', why: `${d.core.programs.size} programs are open, and programsMax is ${d.core.config.programsMax}` })
   }
   if (program.calls.length >= d.core.config.callsPerProgramMax) {
-    return { code: 'queue_full', why: `the program has ${program.calls.length} calls, and callsPerProgramMax is as many` }
+    return { code: 'program_full', why: `the program has ${program.calls.length} calls, and callsPerProgramMax is as many` }
   }
   const { stage } = program
   if (stage.kind === 'cancelled') return { code: 'program_cancelled', why: 'the program was cancelled' }
   if (stage.kind === 'failed') return { code: 'program_ended', why: `the program failed: ${stage.why}` }
   if (stage.kind === 'ended' && !stage.provisional) return { code: 'program_ended', why: 'the program has finished' }
-  if (input.claims.epoch !== null && input.claims.epoch !== program.epoch) {
-    return { code: 'stale_epoch', why: `the program's epoch is ${program.epoch}, the request says ${input.claims.epoch}` }
-  }
-  return null
+  return staleEpoch(input, program.epoch)
 }
+
+const staleEpoch = ({ claims }: Submit, epoch: number): Refusal | null => claims.epoch === null || claims.epoch === epoch ? null
+  : { code: 'stale_epoch', why: `the program's epoch is ${epoch}, the request says ${claims.epoch}` }
 
 function withThread(d: Deciding, input: Submit, found: Found, linked: Call | null): Place | Refusal {
   const { claims } = input

@@ -270,5 +270,5 @@ const givenOf = (seed: number, { name, call }: Ask): Piece => ({ kind: 'given', 
 /** Codes after which asking again is no use. */
 const OVER: ReadonlySet<string> = new Set([
   'program_cancelled', 'program_ended', 'stale_epoch', 'context_too_long', 'unknown_tool_call', 'missing_tool_results', 'invalid_request',
-  'thread_cancelled', 'node_closed', 'node_conflict', 'parent_failed', 'graph_cycle', 'graph_full', 'unknown_parent', 'call_cancelled',
+  'thread_cancelled', 'node_closed', 'node_conflict', 'parent_failed', 'graph_cycle', 'graph_full', 'program_full', 'unknown_parent', 'call_cancelled',
 ])

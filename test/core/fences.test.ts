@@ -134,6 +134,15 @@ test('results of a cancelled program, or of an older epoch, make no call', () =>
   assert.deepEqual(only(at.log, 'call.refused').map(({ code }) => code), ['stale_epoch', 'program_cancelled', 'program_cancelled'])
 })
 
+test('the first call of a program is fenced as every other: an epoch that is not its own makes no program', () => {
+  const at = new Quiet(1)
+  for (const epoch of [7, 0]) at.submit({ claims: { ...at.claims('p'), epoch } })
+  assert.deepEqual(only(at.log, 'call.refused').map(({ code }) => code), ['stale_epoch', 'stale_epoch'])
+  assert.deepEqual(only(at.log, 'program.started'), [])
+  at.submit({ claims: { ...at.claims('p'), epoch: 1 } })
+  assert.equal(only(at.log, 'program.started').length, 1)
+})
+
 test('the same body under the names of two programs is two calls: neither is the retry of the other', () => {
   const at = new Quiet(1)
   const one = at.named('p', [], { digest: 'same' })

@@ -188,6 +188,28 @@ test('who has said the last word has answered: a call beside it that fails after
   assert.deepEqual(only(at.log, 'program.completed').map(({ provisional }) => provisional), [false])
 })
 
+test('at callsPerProgramMax a call is refused by a name that says that waiting does not help', () => {
+  const at = new Quiet(1, { config: { callsPerProgramMax: 1 } })
+  const call = at.named('p')
+  at.measure(call)
+  at.end(call)
+  at.named('p')
+  assert.equal(only(at.log, 'call.refused')[0]?.code, 'program_full')
+})
+
+test('a declared program of which nothing is open ends by itself after programIdleUs', () => {
+  const at = new Quiet(1, { config: { programIdleUs: 5_000_000 } })
+  const call = at.named('p')
+  at.measure(call)
+  at.end(call)
+  at.run(at.nowUs + 4_000_000)
+  assert.equal(only(at.log, 'program.completed').length, 0)
+  at.run(at.nowUs + 2_000_000)
+  assert.deepEqual(only(at.log, 'program.completed').map(({ provisional }) => provisional), [false])
+  at.named('p')
+  assert.equal(only(at.log, 'call.refused')[0]?.code, 'program_ended')
+})
+
 test('at callsOpenMax a call is refused and nothing else changes', () => {
   const at = new Quiet(1, { config: { callsOpenMax: 2 } })
   at.submit()

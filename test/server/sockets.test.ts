@@ -252,7 +252,7 @@ describe('the openai client', () => {
 
 describe('the openai client, when something fails,', () => {
   test('retries what may be retried and nothing else', async (t) => {
-    const times: readonly [string, number][] = [['queue_full', 2], ['engine_unavailable', 2], ['stale_epoch', 1], ['duplicate_program', 1], ['attempts_exhausted', 1], ['unknown_model', 1]]
+    const times: readonly [string, number][] = [['queue_full', 2], ['engine_unavailable', 2], ['stale_epoch', 1], ['program_full', 1], ['duplicate_program', 1], ['attempts_exhausted', 1], ['unknown_model', 1]]
     for (const [code, tries] of times) {
       let asked = 0
       const gateway = fakeGateway((call) => { asked++; call.say({ kind: 'refused', code, why: 'x' }) })
