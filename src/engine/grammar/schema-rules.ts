@@ -25,6 +25,9 @@ export const STRING_LENGTH_MAX = 1_900
 /** Each is compared with each. */
 const BRANCHES_MAX = 200
 
+const COMBINATIONS = ['$ref', 'anyOf', 'oneOf', 'allOf']
+const NO_OBJECT = 'the arguments of a tool must be an object'
+
 /** Where in the schema we are. */
 interface Place {
   readonly path: string
@@ -52,11 +55,16 @@ export class SchemaRules {
     checkKeywords(this.#root, path)
     const types = typesOf(this.#root, this.#root)
     if (types === null) {
+      // What it refers to may be anything, or nothing; a reference that leads nowhere is named first.
+      if (COMBINATIONS.some((keyword) => this.#root[keyword] !== undefined)) {
+        this.#schema(this.#root, place)
+        throw new SchemaError(path, NO_OBJECT)
+      }
       const bare = Object.keys(this.#root).length === 0
       return this.#object(bare ? { type: 'object' } : this.#root, place)
     }
     if (types.some((type) => type !== 'object')) {
-      throw new SchemaError(path, 'the arguments of a tool must be an object')
+      throw new SchemaError(path, NO_OBJECT)
     }
     return this.#schema(this.#root, place)
   }

@@ -290,6 +290,10 @@ describe('what is refused', () => {
     refuses({ $ref: 'http://example.org/x' }, /leads out of the schema/)
     refuses({ $ref: '#/properties/v' }, /leads to itself/, 'f#/properties/v/$ref')
     assert.throws(() => grammarOf({ type: 'string' }), refusal('f', /must be an object/))
+    assert.throws(() => grammarOf({ $ref: '#/$defs/none' }), refusal('f', /leads nowhere/))
+    assert.throws(() => grammarOf({ $ref: '#' }), refusal('f#/$ref', /leads to itself/))
+    assert.throws(() => grammarOf({ $ref: '#/$defs/any', $defs: { any: {} } }), refusal('f', /must be an object/))
+    assert.throws(() => grammarOf({ anyOf: [{ type: 'object' }, {}] }), refusal('f', /must be an object/))
   })
 
   test('what nothing satisfies is refused', () => {
