@@ -25,9 +25,13 @@ const USAGE = 'npm run bench -- NAME [--quick] [--only PART] [--json FILE] [--mo
 async function main(): Promise<number> {
   const { values, positionals } = parseArgs({
     allowPositionals: true,
-    options: { quick: { type: 'boolean', default: false }, only: { type: 'string' }, json: { type: 'string' }, model: { type: 'string', default: 'default' } },
+    options: { quick: { type: 'boolean', default: false }, only: { type: 'string' }, json: { type: 'string' }, model: { type: 'string', default: 'default' }, help: { type: 'boolean', default: false } },
   })
   const [name] = positionals
+  if (values.help) {
+    say(USAGE)
+    return 0
+  }
   if (name === 'list') {
     say(columns(BENCHES.map((bench) => [bench.name, bench.what]), 'll').join('\n'))
     return 0

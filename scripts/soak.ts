@@ -7,17 +7,22 @@ import { settingsOf } from '../src/sim/settings.ts'
 import { World } from '../src/sim/world.ts'
 
 const SAY_EVERY_MS = 20_000
+const USAGE = 'npm run test:soak -- [--from 1] [--seeds 10000] [--steps 10000] [--minutes 60]'
 
 async function main(): Promise<number> {
   const { values } = parseArgs({
     options: {
       from: { type: 'string', default: '1' }, seeds: { type: 'string', default: '10000' },
-      steps: { type: 'string', default: '10000' }, minutes: { type: 'string', default: '60' },
+      steps: { type: 'string', default: '10000' }, minutes: { type: 'string', default: '60' }, help: { type: 'boolean', default: false },
     },
   })
+  if (values.help) {
+    say(USAGE)
+    return 0
+  }
   const [from, seeds, steps, minutes] = [values.from, values.seeds, values.steps, values.minutes].map(Number)
   if (from === undefined || seeds === undefined || steps === undefined || minutes === undefined || !(from >= 0 && seeds > 0 && steps > 0 && minutes > 0)) {
-    note('npm run test:soak -- [--from 1] [--seeds 10000] [--steps 10000] [--minutes 60]')
+    note(USAGE)
     return 2
   }
   say(`seeds ${from} to ${from + seeds - 1}, ${steps} steps each with every fault, at most ${minutes} minutes`)
