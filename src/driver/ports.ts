@@ -132,8 +132,14 @@ export interface ImageIdentity {
 }
 
 /** What is shown to a client, in order. */
+/** A token, and how likely it was: a natural logarithm. */
+interface TokenChance { readonly bytes: readonly number[]; readonly logprob: number }
+/** `top`: the likeliest tokens in its place, best first. */
+export interface TokenLogprob extends TokenChance { readonly top: readonly TokenChance[] }
+
 export type StreamPart =
-  | { readonly kind: 'text'; readonly text: string }
+  /** `logprobs`: of tokens put out since the part before, where the call asks for them. */
+  | { readonly kind: 'text'; readonly text: string; readonly logprobs?: readonly TokenLogprob[] }
   /** What the model thinks before it answers. */
   | { readonly kind: 'reasoning'; readonly text: string }
   /** `name` comes once, with the first piece of a tool call. */

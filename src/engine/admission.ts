@@ -4,6 +4,7 @@
  * simply fed: the plan has every token, and the result is the same.
  */
 import { planOf } from './call-plan.ts'
+import type { CallPlan } from './call-plan.ts'
 import { Fed } from './fed.ts'
 import { heldTokens } from './lanes.ts'
 import type { Lane, Lanes } from './lanes.ts'
@@ -19,6 +20,7 @@ import type { StartRequest } from './sequence.ts'
 import type { ChatTemplate } from './template.ts'
 import { TokenRecordError, decodePrepared } from './token-record.ts'
 import type { Prepared } from './token-record.ts'
+import { LogitChanges, unknownToken } from './token-rules.ts'
 
 /** Root of every grammar of a plan. */
 const GRAMMAR_ROOT = 'root'
@@ -46,7 +48,7 @@ export function admit(host: AdmissionHost, start: StartRequest, preparedBytes: U
   if (wrong !== null) return refuse(wrong)
   const planned = planOf(start.body, host.template.toolUse.format)
   if (!planned.ok) return refuse(planned.why)
-  const { sampling, stops, toolParsing, toolFormat, tools, grammar: gbnf } = planned.plan
+  const { sampling, tokenRules, topLogprobs, stops, toolParsing, toolFormat, tools, grammar: gbnf } = planned.plan
   const grammar = gbnf === null ? null : readGrammar(host.llama, gbnf)
   if (typeof grammar === 'string') return refuse(grammar)
 
@@ -55,19 +57,23 @@ export function admit(host: AdmissionHost, start: StartRequest, preparedBytes: U
     grammar?.dispose()
     return { ok: false, why: lane === null ? 'no lane is free' : 'its State is still on its way in', retryable: true }
   }
+  const stopTokens = new Set(tokenRules?.stopTokens)
+  const isEnd = (token: number): boolean => stopTokens.has(token) || host.llama.isEog(token)
   const held = keepable(lane, start, read.tokens)
   const planFrom = (kept: number): Plan => new Plan(read.tokens, read.runs, start.forced, kept, start.replay === 'plain')
   const wanted = planFrom(held)
   const plan = heldTokens(lane) > wanted.begin && !host.llama.info.trims ? planFrom(0) : wanted
   const sequence = new Sequence({
-    start, lane, plan, grammar, sampling, prepared: read,
+    start, lane, plan, grammar, sampling, topLogprobs, prepared: read,
+    changes: tokenRules === null ? null : new LogitChanges(tokenRules, read.tokens, (token) => host.llama.isEog(token)),
+    spell: (token) => host.llama.piece(token, true),
     sampler: host.sampler,
     fed: cutTo(host.llama, lane, plan),
     output: new OutputPipeline({
-      tokenizer: host.llama, stops, toolParsing, toolFormat, tools,
+      tokenizer: host.llama, isEnd, stops, toolParsing, toolFormat, tools,
       reasoning: gbnf === null ? reasoningIn(host.template, read.text) : null,
     }),
-    isEog: (token) => host.llama.isEog(token),
+    isEog: isEnd,
     contextTokens: host.contextTokens,
     startedUs: host.nowUs(),
   })
@@ -90,8 +96,16 @@ function readPrepared(bytes: Uint8Array): Prepared | string {
   }
 }
 
+/** What of a plan this model cannot do, as the code and the clause of an error; null where it can do all. */
+export function planFault(llama: Llama, plan: CallPlan): { readonly code: string; readonly why: string } | null {
+  const unknown = plan.tokenRules === null ? null : unknownToken(plan.tokenRules, llama.info.vocabSize)
+  if (unknown !== null) return { code: 'unknown_token', why: `${unknown} is named, and it has ${llama.info.vocabSize}` }
+  const why = plan.grammar === null ? null : grammarFault(llama, plan.grammar)
+  return why === null ? null : { code: 'invalid_grammar', why }
+}
+
 /** Why the library cannot use a grammar; null where it can. */
-export function grammarFault(llama: Llama, gbnf: string): string | null {
+function grammarFault(llama: Llama, gbnf: string): string | null {
   const begunMs = performance.now()
   const grammar = readGrammar(llama, gbnf)
   if (typeof grammar === 'string') return grammar

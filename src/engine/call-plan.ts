@@ -3,17 +3,21 @@
  * the grammar that holds a forced tool call or the form of the answer. The body was validated at the door; it is checked here again because it
  * came over a socket.
  */
-import type { AnswerFormat, ChatCall, ChatMessage, ChatToolCall, Sampling, ToolDefinition } from '../protocol/chat.ts'
+import type { AnswerFormat, ChatCall, ChatMessage, ChatToolCall, Sampling, TokenRules, ToolDefinition } from '../protocol/chat.ts'
 import { answerGrammar } from './grammar/answer-grammar.ts'
 import { RawGrammarError, SchemaError } from './grammar/schema-error.ts'
 import { toolCallGrammar } from './grammar/tool-call-grammar.ts'
 import type { ToolParsing } from './output.ts'
 import type { ToolFormat } from './tool-format/format.ts'
 import { hermes, hermesWriting } from './tool-format/hermes.ts'
+import { readTokenRules } from './token-rules.ts'
 
 /** How a call is generated; a function of its body alone. */
 export interface CallPlan {
   readonly sampling: Sampling
+  readonly tokenRules: TokenRules | null
+  /** Null: likelihoods are not asked for. */
+  readonly topLogprobs: number | null
   readonly stops: readonly string[]
   /** Null: as many as the context has room for. */
   readonly maxTokens: number | null
@@ -57,8 +61,8 @@ export function refusalOf(error: unknown): Refusal {
  * `none` continues the same State; with `none` nothing that the model writes is taken as a call.
  */
 export function planCall(call: ChatCall, modelFormat: ToolFormat): CallPlan {
-  const { tools, toolChoice, sampling, stop, maxTokens, format } = call
-  const settled = { sampling, stops: stop, maxTokens, tools, toolFormat: modelFormat }
+  const { tools, toolChoice, sampling, stop, maxTokens, format, tokenRules = null, topLogprobs = null } = call
+  const settled = { sampling, tokenRules, topLogprobs, stops: stop, maxTokens, tools, toolFormat: modelFormat }
   if (toolChoice === 'none' || (toolChoice === 'auto' && tools.length === 0)) {
     return { ...settled, grammar: format === undefined ? null : answerGrammar(format, []), toolParsing: 'off' }
   }
@@ -90,6 +94,8 @@ export function parseCall(body: string): ChatCall {
     stop: asList(call['stop'], 'stop', asText),
     maxTokens: call['maxTokens'] === null ? null : asNumber(call['maxTokens'], 'maxTokens'),
     ...(call['format'] === undefined ? {} : { format: asFormat(call['format']) }),
+    ...(call['tokenRules'] === undefined ? {} : { tokenRules: asTokenRules(call['tokenRules']) }),
+    ...(call['topLogprobs'] === undefined ? {} : { topLogprobs: asNumber(call['topLogprobs'], 'topLogprobs') }),
   }
 }
 
@@ -155,6 +161,12 @@ function asFormat(value: unknown): AnswerFormat {
     case 'grammar': return { kind, gbnf: asText(gbnf, 'format.gbnf') }
     default: throw new BodyError('format.kind is no kind')
   }
+}
+
+function asTokenRules(value: unknown): TokenRules {
+  const rules = readTokenRules(value)
+  if (rules === null) throw new BodyError('tokenRules are none')
+  return rules
 }
 
 function asSampling(value: unknown): Sampling {

@@ -12,7 +12,7 @@
 import assert from 'node:assert/strict'
 import { ENGINE_PROTOCOL } from '../protocol/engine.ts'
 import type { EngineEvent, EngineRequest, WireEngine } from '../protocol/engine.ts'
-import { grammarFault } from './admission.ts'
+import { planFault } from './admission.ts'
 import { membersOf, rowsOf } from './batch.ts'
 import type { Batch } from './batch.ts'
 import { readRequest } from './commands.ts'
@@ -184,8 +184,8 @@ export class EngineLoop {
     const measured = measure(llama, template, body, records, limits)
     if (!measured.ok) return emit({ kind: 'unmeasurable', call, code: measured.code, why: measured.why })
     const { prepared, promptTokens, matched, renderingWon, plan } = measured
-    const unusable = plan.grammar === null ? null : grammarFault(llama, plan.grammar)
-    if (unusable !== null) return emit({ kind: 'unmeasurable', call, code: 'invalid_grammar', why: unusable })
+    const fault = planFault(llama, plan)
+    if (fault !== null) return emit({ kind: 'unmeasurable', call, ...fault })
     emit({ kind: 'measured', call, promptTokens, matched, renderingWon }, [encodePrepared(prepared)])
   }
 

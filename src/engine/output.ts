@@ -30,6 +30,8 @@ export interface OutputOptions {
   readonly tokenizer: Tokenizer
   readonly stops: readonly string[]
   readonly toolParsing: ToolParsing
+  /** Tokens that end the output; absent: the model's own. */
+  readonly isEnd?: (token: number) => boolean
   readonly toolFormat?: ToolFormat
   /** What was offered. */
   readonly tools?: readonly ToolDefinition[]
@@ -48,6 +50,7 @@ interface Mark { readonly chars: number; readonly clean: boolean }
 
 export class OutputPipeline {
   readonly #tokenizer: Tokenizer
+  readonly #isEnd: (token: number) => boolean
   readonly #decoder = new Utf8Decoder()
   readonly #stops: StopSearch
   readonly #reasoning: ReasoningParser | null
@@ -63,8 +66,9 @@ export class OutputPipeline {
   #cutAt: number | null = null
   #stopped = false
 
-  constructor({ tokenizer, stops, toolParsing, toolFormat: format = hermes, tools = [], reasoning }: OutputOptions) {
+  constructor({ tokenizer, isEnd, stops, toolParsing, toolFormat: format = hermes, tools = [], reasoning }: OutputOptions) {
     this.#tokenizer = tokenizer
+    this.#isEnd = isEnd ?? ((token) => tokenizer.isEog(token))
     this.#stops = new StopSearch(stops)
     this.#reasoning = reasoning === undefined || reasoning === null
       ? null
@@ -78,7 +82,7 @@ export class OutputPipeline {
   /** `stopped`: the token ends generation or completed a stop string; push no more, call `end('stop')`. */
   push(token: number): { readonly parts: readonly WirePart[]; readonly stopped: boolean } {
     assert(!this.#stopped, 'a token came after the output had stopped')
-    if (this.#tokenizer.isEog(token)) {
+    if (this.#isEnd(token)) {
       this.#stopped = true
       return { parts: [], stopped: true }
     }

@@ -8,13 +8,15 @@
  */
 import assert from 'node:assert/strict'
 import type { Sampling } from '../protocol/chat.ts'
-import type { EngineRequest, WirePart } from '../protocol/engine.ts'
+import type { EngineRequest, WireLogprob, WirePart } from '../protocol/engine.ts'
 import type { Fed, Origin } from './fed.ts'
 import type { Lane } from './lanes.ts'
+import { logprobOf } from './logprobs.ts'
 import type { OutputEnd, OutputPipeline } from './output.ts'
 import type { Piece, Plan } from './plan.ts'
 import type { Sampler, TokenGrammar } from './sampler.ts'
 import { Account } from './service.ts'
+import type { LogitChanges } from './token-rules.ts'
 import type { Prepared } from './token-record.ts'
 
 export type StartRequest = Extract<EngineRequest, { kind: 'start' }>
@@ -32,6 +34,10 @@ interface SequenceParts {
   readonly sampling: Sampling
   readonly sampler: Sampler
   readonly grammar: (TokenGrammar & { readonly slow: boolean; accept(token: number): void; dispose(): void }) | null
+  /** Null: the call asks for none. */
+  readonly changes: LogitChanges | null
+  readonly topLogprobs: number | null
+  readonly spell: (token: number) => Uint8Array
   readonly output: OutputPipeline
   readonly prepared: Prepared
   readonly isEog: (token: number) => boolean
@@ -111,11 +117,17 @@ export class Sequence {
     }
     if (this.ending !== null || logits === null) return
     assert(this.fed.length === this.#drawnFrom(), 'logits of another position')
-    const { sampling, sampler, grammar } = this.#parts
+    const { sampling, sampler, grammar, changes, topLogprobs, spell } = this.#parts
+    const given = topLogprobs === null ? null : logits.slice()
+    changes?.apply(logits)
     const token = sampler.sample(logits, sampling, this.start.seed, this.fed.length, grammar)
-    if (token === null) this.ending = { kind: 'failed', why: 'the grammar allows no token here', retryable: false }
-    else this.#put(token, true)
-    if (grammar?.slow === true) this.ending = { kind: 'failed', why: 'the grammar takes too long', retryable: false }
+    if (token === null) {
+      this.ending = { kind: 'failed', why: 'the grammar allows no token here', retryable: false }
+      return
+    }
+    this.#put(token, true)
+    if (given !== null && this.#last?.eog === false) this.#tell(logprobOf(given, token, topLogprobs ?? 0, spell))
+    if (grammar?.slow === true && this.ending === null) this.ending = { kind: 'failed', why: 'the grammar takes too long', retryable: false }
   }
 
   /** What may be sent, if anything; asked for once. */
@@ -149,8 +161,17 @@ export class Sequence {
     return this.plan.promptTokens + this.#outputs.length
   }
 
+  /** A token's likelihood goes out with the token itself, whatever of its text is held back: it cannot be had again. */
+  #tell(logprob: WireLogprob): void {
+    const { parts } = this.#unsent
+    const last = parts.at(-1)
+    const isText = last?.kind === 'text'
+    if (isText) parts.pop()
+    parts.push({ kind: 'text', text: isText ? last.text : '', logprobs: [...(isText ? last.logprobs ?? [] : []), logprob] })
+  }
+
   #put(token: number, fresh: boolean): void {
-    const { grammar, isEog, output, contextTokens } = this.#parts
+    const { grammar, isEog, output, changes, contextTokens } = this.#parts
     if (grammar !== null) {
       if (!fresh && !grammar.allows(token)) {
         this.ending = { kind: 'failed', why: 'a token already shown does not fit the grammar', retryable: false }
@@ -167,6 +188,7 @@ export class Sequence {
       return
     }
     this.#outputs.push(token)
+    changes?.push(token)
     if (fresh) this.#unsent.tokens.push(token)
     const full = this.plan.promptTokens + this.#outputs.length > contextTokens
     if (stopped) this.ending = { kind: 'complete', reason: 'stop' }

@@ -37,7 +37,10 @@ const engine = object({
 })
 const textPart = object({ kind: oneOf('text', 'reasoning'), text })
 const toolCallPart = object({ kind: oneOf('toolCall'), index: count, name: orNull(text), arguments: text })
-const part: Check = (value) => textPart(value) || toolCallPart(value)
+const chance = { bytes: list(count), logprob: (value: unknown) => typeof value === 'number' }
+const logprobs = list(object({ ...chance, top: list(object(chance)) }))
+const withLogprobs = object({ kind: oneOf('text'), text, logprobs })
+const part: Check = (value) => (isObject(value) && 'logprobs' in value ? withLogprobs(value) : textPart(value)) || toolCallPart(value)
 
 type FieldOf<K extends Kind> = Exclude<keyof Extract<EngineEvent, { kind: K }>, 'kind'>
 

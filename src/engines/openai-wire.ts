@@ -4,14 +4,14 @@
  */
 import { createParser, type EventSourceParser } from 'eventsource-parser'
 import type { FinishReason } from '../core/state.ts'
-import type { StreamPart } from '../driver/ports.ts'
-import type { AnswerFormat, ChatCall, ChatMessage } from '../protocol/chat.ts'
+import type { StreamPart, TokenLogprob } from '../driver/ports.ts'
+import type { AnswerFormat, ChatCall, ChatMessage, TokenRules } from '../protocol/chat.ts'
 
 /** One event of an upstream; a longer one ends the stream as broken. */
 const EVENT_CHARS_MAX = 8 * 1024 * 1024
 
 export function requestBody(chat: ChatCall, seed: number, maxTokens: number): string {
-  const { model, messages, tools, toolChoice, sampling, stop, format } = chat
+  const { model, messages, tools, toolChoice, sampling, stop, format, tokenRules, topLogprobs } = chat
   return JSON.stringify({
     model,
     messages: messages.map(messageOut),
@@ -26,11 +26,26 @@ export function requestBody(chat: ChatCall, seed: number, maxTokens: number): st
     ...(sampling.minP !== 0 && { min_p: sampling.minP }),
     ...(stop.length > 0 && { stop }),
     ...(format !== undefined && formatOut(format)),
+    ...(tokenRules !== undefined && tokenRulesOut(tokenRules)),
+    ...(topLogprobs !== undefined && { logprobs: true, ...(topLogprobs > 0 && { top_logprobs: topLogprobs }) }),
     max_tokens: maxTokens,
     seed,
     stream: true,
     stream_options: { include_usage: true },
   })
+}
+
+/** Only what is asked for: not every upstream knows every one. */
+function tokenRulesOut(rules: TokenRules): object {
+  return {
+    ...(rules.presencePenalty !== 0 && { presence_penalty: rules.presencePenalty }),
+    ...(rules.frequencyPenalty !== 0 && { frequency_penalty: rules.frequencyPenalty }),
+    ...(rules.repetitionPenalty !== 1 && { repetition_penalty: rules.repetitionPenalty }),
+    ...(rules.bias.length > 0 && { logit_bias: Object.fromEntries(rules.bias) }),
+    ...(rules.minTokens > 0 && { min_tokens: rules.minTokens }),
+    ...(rules.ignoreEos && { ignore_eos: true }),
+    ...(rules.stopTokens.length > 0 && { stop_token_ids: rules.stopTokens }),
+  }
 }
 
 /** A grammar goes by the name that llama.cpp's server has for it. */
@@ -109,18 +124,19 @@ export class AnswerReader {
     }
     this.#readUsage(fields(chunk['usage']))
     const choice = fields(Array.isArray(chunk['choices']) ? chunk['choices'][0] : null)
-    const parts = this.#parts(fields(choice['delta']))
+    const parts = this.#parts(fields(choice['delta']), logprobsIn(fields(choice['logprobs'])['content']))
     if (parts.length > 0) this.#onParts(parts)
     const finish = choice['finish_reason']
     if (typeof finish === 'string') this.#finish = finishOf(finish)
   }
 
-  #parts(delta: Record<string, unknown>): StreamPart[] {
+  #parts(delta: Record<string, unknown>, logprobs: readonly TokenLogprob[]): StreamPart[] {
     const parts: StreamPart[] = []
     const reasoning = delta['reasoning_content']
     if (typeof reasoning === 'string' && reasoning !== '') parts.push({ kind: 'reasoning', text: reasoning })
-    if (typeof delta['content'] === 'string' && delta['content'] !== '') {
-      parts.push({ kind: 'text', text: delta['content'] })
+    const text = typeof delta['content'] === 'string' ? delta['content'] : ''
+    if (text !== '' || logprobs.length > 0) {
+      parts.push({ kind: 'text', text, ...(logprobs.length > 0 && { logprobs }) })
     }
     for (const [at, entry] of (Array.isArray(delta['tool_calls']) ? delta['tool_calls'] : []).entries()) {
       const call = fields(entry)
@@ -152,6 +168,19 @@ export class AnswerReader {
     const cachedTokens = count(fields(usage['prompt_tokens_details'])['cached_tokens']) ?? 0
     this.#usage = { promptTokens, outputTokens, cachedTokens }
   }
+}
+
+function logprobsIn(value: unknown): TokenLogprob[] {
+  const one = (entry: unknown) => {
+    const { token, bytes, logprob } = fields(entry)
+    const own = Array.isArray(bytes) && bytes.every((byte) => Number.isInteger(byte) && byte >= 0 && byte < 256)
+    return typeof token === 'string' && typeof logprob === 'number'
+      ? [{ bytes: own ? bytes as number[] : [...Buffer.from(token, 'utf8')], logprob }] : []
+  }
+  return (Array.isArray(value) ? value : []).flatMap((entry: unknown) => {
+    const top = fields(entry)['top_logprobs']
+    return one(entry).map((each) => ({ ...each, top: (Array.isArray(top) ? top : []).flatMap(one) }))
+  })
 }
 
 function finishOf(reason: string): FinishReason {

@@ -12,6 +12,28 @@ export interface ChatCall {
   readonly maxTokens: number | null
   /** What its text must be; absent: anything. */
   readonly format?: AnswerFormat
+  /** Absent: nothing but `sampling` decides. */
+  readonly tokenRules?: TokenRules
+  /** How many of the likeliest tokens are told beside each one; absent: not even its own likelihood. */
+  readonly topLogprobs?: number
+}
+
+/** What else decides which token comes next, and where the answer ends. */
+export interface TokenRules {
+  /** Taken once from the logit of each token that was put out. 0: off. */
+  readonly presencePenalty: number
+  /** Taken as often as a token was put out. 0: off. */
+  readonly frequencyPenalty: number
+  /** Divides what is above 0 and multiplies what is below, for each token of prompt and output. 1: off. */
+  readonly repetitionPenalty: number
+  /** Added to the logit of a token. */
+  readonly bias: readonly (readonly [token: number, by: number])[]
+  /** Before so many tokens are out, no token ends the answer. */
+  readonly minTokens: number
+  /** The model's own end never comes. */
+  readonly ignoreEos: boolean
+  /** Each ends the answer, as the model's own end does. */
+  readonly stopTokens: readonly number[]
 }
 
 /** `schema` is JSON Schema; `gbnf` has a rule `root`. */

@@ -59,8 +59,14 @@ export interface WireEngine {
   readonly speeds: WireSpeeds
 }
 
+/** A token, and how likely it was: a natural logarithm. */
+interface WireChance { readonly bytes: readonly number[]; readonly logprob: number }
+/** `top`: the likeliest tokens in its place, best first. */
+export interface WireLogprob extends WireChance { readonly top: readonly WireChance[] }
+
 export type WirePart =
-  | { readonly kind: 'text'; readonly text: string }
+  /** `logprobs`: of tokens put out since the part before, where the call asks for them. */
+  | { readonly kind: 'text'; readonly text: string; readonly logprobs?: readonly WireLogprob[] }
   /** What the model thinks before it answers. */
   | { readonly kind: 'reasoning'; readonly text: string }
   | { readonly kind: 'toolCall'; readonly index: number; readonly name: string | null; readonly arguments: string }

@@ -4,7 +4,7 @@
  * know.
  */
 import { toolCallIdOf } from './chat.ts'
-import type { WirePart } from './engine.ts'
+import type { WireLogprob, WirePart } from './engine.ts'
 
 /** What every chunk of one answer repeats. */
 export interface ReplyHead {
@@ -30,11 +30,13 @@ interface ToolCallReply { id: string; type: 'function'; function: { name: string
 export class ReplyText {
   #content = ''
   #reasoning = ''
+  readonly #logprobs: WireLogprob[] = []
   readonly #toolCalls = new Map<number, { name: string; arguments: string }>()
 
   add(part: WirePart): void {
     if (part.kind === 'text') {
       this.#content += part.text
+      this.#logprobs.push(...part.logprobs ?? [])
       return
     }
     if (part.kind === 'reasoning') {
@@ -62,7 +64,7 @@ export class ReplyText {
           ...(this.#reasoning === '' ? {} : { reasoning_content: this.#reasoning }),
           ...(toolCalls.length > 0 ? { tool_calls: toolCalls } : {}),
         },
-        logprobs: null,
+        logprobs: logprobsOf(this.#logprobs),
         finish_reason: end.finish,
       }],
       usage: usageOf(end),
@@ -74,7 +76,7 @@ export class ReplyText {
 export const roleChunk = (head: ReplyHead): object => chunk(head, { role: 'assistant', content: '' }, null)
 
 export function partChunk(head: ReplyHead, part: WirePart): object {
-  if (part.kind === 'text') return chunk(head, { content: part.text }, null)
+  if (part.kind === 'text') return chunk(head, { content: part.text }, null, part.logprobs)
   if (part.kind === 'reasoning') return chunk(head, { reasoning_content: part.text }, null)
   const { index, name, arguments: text } = part
   const piece = name === null
@@ -89,12 +91,21 @@ export const finishChunk = (head: ReplyHead, end: ReplyEnd): object =>
 export const usageChunk = (head: ReplyHead, end: ReplyEnd): object =>
   ({ ...frame(head), choices: [], usage: usageOf(end) })
 
-function chunk(head: ReplyHead, delta: object, finish: ReplyEnd['finish'] | null): object {
+function chunk(
+  head: ReplyHead, delta: object, finish: ReplyEnd['finish'] | null, logprobs: readonly WireLogprob[] = [],
+): object {
   return {
     ...frame(head),
-    choices: [{ index: 0, delta, logprobs: null, finish_reason: finish }],
+    choices: [{ index: 0, delta, logprobs: logprobsOf(logprobs), finish_reason: finish }],
     ...(head.includeUsage ? { usage: null } : {}),
   }
+}
+
+function logprobsOf(logprobs: readonly WireLogprob[]): object | null {
+  if (logprobs.length === 0) return null
+  const one = ({ bytes, logprob }: { bytes: readonly number[]; logprob: number }): object =>
+    ({ token: new TextDecoder().decode(Uint8Array.from(bytes)), logprob, bytes })
+  return { content: logprobs.map((each) => ({ ...one(each), top_logprobs: each.top.map(one) })), refusal: null }
 }
 
 const frame = (head: ReplyHead): object =>

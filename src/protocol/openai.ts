@@ -9,6 +9,7 @@ import { z } from 'zod'
 import type { ChatCall, ChatMessage, ChatToolCall, ToolDefinition } from './chat.ts'
 import { problem, type Problem, type Refuse } from './errors.ts'
 import { formatFields, formatOf, isDeeper, SCHEMA_DEPTH_MAX } from './openai-format.ts'
+import { tokenFields, tokenRulesOf, topLogprobsOf } from './openai-tokens.ts'
 import { unsupportedFields } from './openai-unsupported.ts'
 import { bodyProblem } from './schema-fault.ts'
 import { linkToolResults } from './tool-results.ts'
@@ -85,6 +86,7 @@ const body = z.looseObject({
   stream: z.boolean().nullish(),
   stream_options: z.looseObject({ include_usage: z.boolean().nullish() }).nullish(),
   ...formatFields,
+  ...tokenFields,
 })
 
 type Body = z.output<typeof body>
@@ -119,6 +121,9 @@ function toRequest(from: Body, refuse: Refuse): ChatRequest {
     refuse('unsupported_parameter', why, 'parallel_tool_calls')
   }
   const format = formatOf(from, toolChoice, refuse)
+  const maxTokens = from.max_completion_tokens ?? from.max_tokens ?? null
+  const tokenRules = tokenRulesOf(from, { toolChoice, maxTokens, ...(format === null ? {} : { format }) }, refuse)
+  const topLogprobs = topLogprobsOf(from, refuse)
   const links = linkToolResults(messages)
   if (links.fault !== null) refuse(links.fault.code, links.fault.why, links.fault.param)
   return {
@@ -134,8 +139,10 @@ function toRequest(from: Body, refuse: Refuse): ChatRequest {
         minP: from.min_p ?? 0,
       },
       stop: typeof from.stop === 'string' ? [from.stop] : from.stop ?? [],
-      maxTokens: from.max_completion_tokens ?? from.max_tokens ?? null,
+      maxTokens,
       ...(format === null ? {} : { format }),
+      ...(tokenRules === null ? {} : { tokenRules }),
+      ...(topLogprobs === null ? {} : { topLogprobs }),
     },
     stream: from.stream ?? false,
     includeUsage: from.stream_options?.include_usage ?? false,

@@ -8,6 +8,8 @@ import { Plan } from '../../src/engine/plan.ts'
 import { Sampler } from '../../src/engine/sampler.ts'
 import { Sequence } from '../../src/engine/sequence.ts'
 import type { Tokenizer } from '../../src/engine/token-record.ts'
+import { LogitChanges } from '../../src/engine/token-rules.ts'
+import type { TokenRules } from '../../src/protocol/chat.ts'
 import type { WirePart } from '../../src/protocol/engine.ts'
 
 /** Pieces that break characters, stop strings and tool calls in every way; the last ends generation. */
@@ -27,9 +29,11 @@ const tokenizer: Tokenizer = {
 
 const PROMPT = 5
 
-interface Script { readonly outputs: readonly number[]; readonly stops: readonly string[]; readonly toolParsing: ToolParsing; readonly maxTokens: number }
+interface Script { readonly outputs: readonly number[]; readonly stops: readonly string[]; readonly toolParsing: ToolParsing; readonly maxTokens: number; readonly rules?: TokenRules; readonly topLogprobs?: number }
 
-const oneHot = (token: number): Float32Array => Float32Array.from({ length: EOG + 1 }, (_, i) => i === token ? 9 : 0)
+const oneHot = (token: number): Float32Array => Float32Array.from({ length: EOG + 1 }, (_, i) => i === token ? 9 : ((i * 7 + token) % 5) - 1)
+
+const isEnd = (script: Script) => (token: number): boolean => token === EOG || script.rules?.stopTokens.includes(token) === true
 
 function sequence(script: Script, forced: readonly number[], held: number): Sequence {
   const prompt = Int32Array.from({ length: PROMPT }, () => 0)
@@ -42,11 +46,12 @@ function sequence(script: Script, forced: readonly number[], held: number): Sequ
       replay: 'exact', forced, seed: 1, maxTokens: script.maxTokens, rank: 0, grantGranules: 1,
     },
     lane: { index: 0, state: 's', content: { kind: 'fed', fed } },
-    fed, plan, sampling: { temperature: 0, topP: 1, topK: 0, minP: 0 }, grammar: null,
+    fed, plan, sampling: { temperature: 0, topP: 1, topK: 0, minP: 0 }, grammar: null, topLogprobs: script.topLogprobs ?? null,
+    changes: script.rules === undefined ? null : new LogitChanges(script.rules, prompt, tokenizer.isEog), spell: (token) => tokenizer.piece(token, true),
     sampler: new Sampler(),
-    output: new OutputPipeline({ tokenizer, stops: script.stops, toolParsing: script.toolParsing }),
+    output: new OutputPipeline({ tokenizer, isEnd: isEnd(script), stops: script.stops, toolParsing: script.toolParsing }),
     prepared: { tokens: prompt, runs: [], text: '', silent: [], vocabulary: 'v', toolsDigest: '', history: [] },
-    isEog: tokenizer.isEog, contextTokens: 64, startedUs: 0,
+    isEog: isEnd(script), contextTokens: 64, startedUs: 0,
   })
 }
 
@@ -91,7 +96,16 @@ const scripts: fc.Arbitrary<Script> = fc.record({
   stops: fc.constantFrom([], ['stop'], ['op'], ['€']),
   toolParsing: fc.constantFrom('off' as const, 'whole' as const, 'streamed' as const),
   maxTokens: fc.integer({ min: 1, max: 24 }),
+  rules: fc.record({
+    presencePenalty: fc.constantFrom(0, 1.5, -2), frequencyPenalty: fc.constantFrom(0, 2, -0.5),
+    repetitionPenalty: fc.constantFrom(1, 1.5, 3), bias: fc.constantFrom([], [[1, 8] as const, [3, -9] as const]),
+    minTokens: fc.nat(6), ignoreEos: fc.boolean(), stopTokens: fc.constantFrom([], [4]),
+  }),
+  topLogprobs: fc.nat(3),
 })
+
+const logprobsOf = (parts: readonly WirePart[]): readonly object[] =>
+  parts.flatMap((part) => part.kind === 'text' ? part.logprobs ?? [] : [])
 
 test('given the same logits, every interruption yields the same tokens, parts, stop and tool calls', () => {
   fc.assert(fc.property(scripts, fc.array(fc.record({ after: fc.integer({ min: 1, max: 12 }), keeps: fc.boolean() }), { maxLength: 4 }), (script, cuts) => {
@@ -106,9 +120,11 @@ test('given the same logits, every interruption yields the same tokens, parts, s
     }
     // Also where the engine died after its last tokens were shown and before it said that it had finished.
     run(script, [...told.tokens], held, told, Infinity)
-    assert.deepEqual(told.tokens.filter((token) => token !== EOG), whole.tokens.filter((token) => token !== EOG))
+    assert.deepEqual(told.tokens.filter((token) => !isEnd(script)(token)), whole.tokens.filter((token) => !isEnd(script)(token)))
     assert.equal(shownBy(told.parts), shownBy(whole.parts))
     assert.deepEqual(told.end, whole.end)
+    assert.deepEqual(logprobsOf(told.parts), logprobsOf(whole.parts))
+    assert.equal(logprobsOf(whole.parts).length, whole.tokens.filter((token) => !isEnd(script)(token)).length)
   }), { numRuns: 2_000 })
 })
 

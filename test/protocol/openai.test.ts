@@ -128,11 +128,11 @@ describe('a wrong type', () => {
 
 describe('what is not supported and would change the result', () => {
   const cases: readonly [object, string][] = [
-    [{ n: 2 }, 'n'], [{ logprobs: true }, 'logprobs'], [{ top_logprobs: 3 }, 'top_logprobs'],
-    [{ logit_bias: { 1: 2 } }, 'logit_bias'], [{ presence_penalty: 0.1 }, 'presence_penalty'], [{ frequency_penalty: -1 }, 'frequency_penalty'],
+    [{ n: 2 }, 'n'],
+    [{ ignore_eos: true, grammar: 'root ::= "a"' }, 'ignore_eos'], [{ min_tokens: 4, tools: [FUNCTION], tool_choice: 'required' }, 'min_tokens'],
     [{ audio: {} }, 'audio'], [{ modalities: ['text', 'audio'] }, 'modalities'], [{ prediction: { type: 'content' } }, 'prediction'],
     [{ web_search_options: {} }, 'web_search_options'], [{ functions: [{ name: 'f' }] }, 'functions'], [{ function_call: { name: 'f' } }, 'function_call'],
-    [{ guided_json: {} }, 'guided_json'], [{ tools: [FUNCTION], grammar: 'root ::= "a"' }, 'grammar'], [{ min_tokens: 4 }, 'min_tokens'],
+    [{ guided_json: {} }, 'guided_json'], [{ tools: [FUNCTION], grammar: 'root ::= "a"' }, 'grammar'],
     [{ messages: [{ role: 'user', content: [{ type: 'image_url', image_url: { url: 'x' } }] }] }, 'messages[0].content[0].type'],
     [{ messages: [USER, { role: 'assistant', content: 'a', audio: { id: 'x' } }] }, 'messages[1].audio'],
     [{ messages: [USER, { role: 'assistant', function_call: { name: 'f', arguments: '' } }] }, 'messages[1].function_call'],
@@ -155,6 +155,35 @@ describe('what is not supported and would change the result', () => {
     }
     assert.deepEqual(read(body(harmless)), read(body()))
   })
+})
+
+describe('the tokens of an answer', () => {
+  test('are read field by field', () => {
+    const { call } = read(body({
+      logprobs: true, top_logprobs: 3, logit_bias: { 5: -100, 7: 1.5 }, presence_penalty: -2, frequency_penalty: 0.5, repetition_penalty: 1.1,
+      min_tokens: 2, ignore_eos: true, stop_token_ids: [9],
+    }))
+    assert.equal(call.topLogprobs, 3)
+    assert.deepEqual(call.tokenRules, {
+      presencePenalty: -2, frequencyPenalty: 0.5, repetitionPenalty: 1.1, bias: [[5, -100], [7, 1.5]], minTokens: 2, ignoreEos: true, stopTokens: [9],
+    })
+    assert.equal(read(body({ logprobs: true })).call.topLogprobs, 0)
+  })
+
+  const faults: readonly [object, string][] = [
+    [{ logprobs: 2 }, 'logprobs'], [{ top_logprobs: 3 }, 'top_logprobs'], [{ logprobs: true, top_logprobs: 21 }, 'top_logprobs'],
+    [{ logit_bias: { x: 1 } }, 'logit_bias.x'], [{ logit_bias: { 5: 101 } }, 'logit_bias.5'], [{ logit_bias: [1] }, 'logit_bias'],
+    [{ logit_bias: Object.fromEntries(Array.from({ length: 1_025 }, (_, i) => [i, 1])) }, 'logit_bias'],
+    [{ presence_penalty: 2.1 }, 'presence_penalty'], [{ frequency_penalty: '1' }, 'frequency_penalty'], [{ repetition_penalty: 0 }, 'repetition_penalty'],
+    [{ min_tokens: -1 }, 'min_tokens'], [{ min_tokens: 5, max_tokens: 4 }, 'min_tokens'], [{ ignore_eos: 1 }, 'ignore_eos'],
+    [{ stop_token_ids: 3 }, 'stop_token_ids'], [{ stop_token_ids: [-1] }, 'stop_token_ids[0]'],
+  ]
+  for (const [more, param] of faults) {
+    test(`that cannot be read are told by their field: ${JSON.stringify(more).slice(0, 70)}`, () => {
+      const told = refusal(body(more))
+      assert.deepEqual([told.code, told.param], ['invalid_request', param])
+    })
+  }
 })
 
 describe('the form of an answer', () => {

@@ -99,3 +99,74 @@ describe('grammar', () => {
     await refused({ grammar: 'root ::= "a"{3000}' }, 'invalid_grammar', /./)
   })
 })
+
+describe('tokens', () => {
+  test('logprobs are told of every token, whole and streamed alike', async () => {
+    const fields = { logprobs: true, top_logprobs: 3, max_tokens: 12, temperature: 0.8 }
+    const { choices, usage } = await ask(fields)
+    const content = choices[0]?.logprobs?.content ?? []
+    assert.equal(content.length, usage?.completion_tokens)
+    for (const { logprob, top_logprobs, bytes } of content) {
+      assert(logprob <= 0 && bytes !== null)
+      assert.equal(top_logprobs.length, 3)
+      assert(top_logprobs.every((top, i) => top.logprob <= (top_logprobs[i - 1]?.logprob ?? 0)))
+      assert((top_logprobs[0]?.logprob ?? 0) >= logprob)
+    }
+    const spelled = Buffer.from(content.flatMap(({ bytes }) => bytes ?? [])).toString('utf8')
+    assert.equal(spelled, choices[0]?.message.content)
+    const stream = client.chat.completions.stream({
+      model: MODEL, messages: [{ role: 'user', content: 'Say something.' }], seed: 5, ...fields,
+    })
+    const { choices: streamed } = await stream.finalChatCompletion()
+    assert.deepEqual(streamed[0]?.logprobs?.content, content)
+    assert.equal(streamed[0]?.message.content, choices[0]?.message.content)
+    assert.equal((await choiceOf({ max_tokens: 2 })).logprobs, null)
+  })
+
+  /** Ids of the first tokens that greedy sampling puts out. */
+  const greedy = { temperature: 0, max_tokens: 8 }
+  const idOf = (bytes: readonly number[] | null | undefined): string => (bytes ?? []).join()
+
+  test('logit_bias takes a token away or forces it', async () => {
+    const forced = await choiceOf({ ...greedy, logit_bias: { 65: 100 }, logprobs: true })
+    const told = forced.logprobs?.content ?? []
+    assert.equal(new Set(told.map(({ bytes }) => idOf(bytes))).size, 1)
+    const banned = await choiceOf({ ...greedy, logit_bias: { 65: 100, 66: 100 }, presence_penalty: 2 })
+    assert.equal(new Set([...banned.message.content ?? '']).size, 2)
+  })
+
+  test('penalties make it repeat less', async () => {
+    const kinds = async (fields: Fields): Promise<number> => {
+      const { logprobs } = await choiceOf({ temperature: 0, max_tokens: 60, ignore_eos: true, logprobs: true, ...fields })
+      return new Set(logprobs?.content?.map(({ bytes }) => idOf(bytes))).size
+    }
+    const free = await kinds({})
+    assert(await kinds({ frequency_penalty: 2 }) > free)
+    assert(await kinds({ presence_penalty: 2, repetition_penalty: 5 }) > free)
+  })
+
+  test('min_tokens, ignore_eos and stop_token_ids say where it ends', async () => {
+    const { usage, choices } = await ask({ min_tokens: 40, max_tokens: 40, temperature: 1 })
+    assert.deepEqual([usage?.completion_tokens, choices[0]?.finish_reason], [40, 'length'])
+    const endless = await ask({ ignore_eos: true, max_tokens: 50 })
+    assert.deepEqual([endless.usage?.completion_tokens, endless.choices[0]?.finish_reason], [50, 'length'])
+    const stopped = await ask({ temperature: 0, logit_bias: { 70: 100 }, stop_token_ids: [70] })
+    assert.deepEqual([stopped.usage?.completion_tokens, stopped.choices[0]?.finish_reason], [0, 'stop'])
+    const later = await ask({ temperature: 0, logit_bias: { 70: 100, 71: 50 }, stop_token_ids: [70], min_tokens: 3 })
+    assert.deepEqual([later.usage?.completion_tokens, later.choices[0]?.finish_reason], [3, 'stop'])
+  })
+
+  test('any integer is a seed, and the same one says the same', async () => {
+    for (const seed of [-1, 2 ** 40, Number.MAX_SAFE_INTEGER]) {
+      const [one, other] = [await choiceOf({ seed, max_tokens: 6 }), await choiceOf({ seed, max_tokens: 6 })]
+      assert.equal(one.message.content, other.message.content)
+    }
+  })
+
+  test('what the vocabulary does not have, and more than one choice, are refused', async () => {
+    await refused({ logit_bias: { 4_000_000: 1 } }, 'unknown_token', /4000000/)
+    await refused({ stop_token_ids: [4_000_000] }, 'unknown_token', /4000000/)
+    await refused({ n: 2 }, 'unsupported_parameter', /"n"/)
+    await refused({ min_tokens: 3, response_format: { type: 'json_object' } }, 'unsupported_parameter', /"min_tokens"/)
+  })
+})
