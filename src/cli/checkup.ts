@@ -1,13 +1,13 @@
 /** Owns the checks of `entracte doctor`, one function each. Every one answers, also where what it looks at is broken. */
-import { accessSync, constants, existsSync, readFileSync, statfsSync } from 'node:fs'
+import { accessSync, constants, existsSync, statfsSync } from 'node:fs'
 import { freemem, totalmem } from 'node:os'
-import { dirname, join } from 'node:path'
+import { dirname } from 'node:path'
 import type { Config, EngineConfig } from '../config.ts'
 import { size } from '../core/explain/explain-text.ts'
-import { cacheDirectory, PROBES_FILE } from '../models/cache.ts'
 import { ModelError } from '../models/model-error.ts'
 import { resolveModel } from '../models/resolve.ts'
 import type { ConfigOptions } from './options.ts'
+import { probeAnswers } from './probe-answers.ts'
 import { settingsOf } from './settings.ts'
 
 export interface Check {
@@ -72,7 +72,7 @@ function settingsCheck(engine: EngineConfig): Check {
 async function parts(engine: Embedded, config: Config): Promise<readonly Check[]> {
   const library = await libraryOf(engine)
   const model = await modelOf(engine)
-  return [library.check, model.check, exactness(engine, [model.digest, library.release, library.cpuKernel])]
+  return [library.check, model.check, exactness(engine, model.digest, library.release, library.cpuKernel)]
 }
 
 async function libraryOf(engine: Embedded): Promise<{ readonly check: Check; readonly release: string | null; readonly cpuKernel: string | null }> {
@@ -110,26 +110,14 @@ function modelMissing(name: string, error: unknown): Check {
 }
 
 /** What the probe answered for this model, library and kernel, with these lanes and chunks. */
-function exactness(engine: Embedded, identity: readonly (string | null)[]): Check {
+function exactness(engine: Embedded, digest: string | null, release: string | null, kernel: string | null): Check {
   const name = `exactness of ${engine.id}`
-  const ending = `/${engine.lanes}/${engine.laneTokens}/${engine.chunkTokens}/${engine.threads}`
-  const known = probeAnswers(join(cacheDirectory(process.env), PROBES_FILE))
-    .findLast(([key]) => key.endsWith(ending) && identity.every((part) => part !== null && key.includes(`/${part}/`)))?.[1]
+  const known = probeAnswers().findLast(({ modelDigest, library, cpuKernel, lanes, laneTokens, chunkTokens, threads }) =>
+    modelDigest === digest && library === release && cpuKernel === kernel && lanes === engine.lanes && laneTokens === engine.laneTokens
+    && chunkTokens === engine.chunkTokens && threads === engine.threads)
   if (known === undefined) return warn(name, 'not probed yet', 'a server probes once in the background; until then resumes count as not exact.')
   if (known.answer === 'yes') return ok(name, `yes: ${known.because}`)
   return warn(name, `${known.answer}: ${known.because}`, 'a recomputed State may go on with other tokens; responses say so ("resume").')
-}
-
-type ProbeAnswer = readonly [string, { readonly answer: string; readonly because: string }]
-
-function probeAnswers(path: string): readonly ProbeAnswer[] {
-  if (!existsSync(path)) return []
-  try {
-    const file: unknown = JSON.parse(readFileSync(path, 'utf8'))
-    return typeof file === 'object' && file !== null && 'answers' in file && Array.isArray(file.answers) ? file.answers as readonly ProbeAnswer[] : []
-  } catch {
-    return []
-  }
 }
 
 /** Where KV images wait: memory-backed storage is ten times faster, and has to hold the budget. */

@@ -5,6 +5,7 @@ import { cacheDirectory } from '../models/cache.ts'
 import { cachedModels, removeCached, type CachedModel } from '../models/cached.ts'
 import { pullModel } from '../models/pull.ts'
 import { readReference } from '../models/reference.ts'
+import { showCommand } from './model-show.ts'
 import { ModelBar, note, print, printJson } from './terminal.ts'
 
 const MODEL = `"default", "tiny", a path of a GGUF file, or owner/repo[:file] of Hugging Face;
@@ -16,7 +17,7 @@ export const modelsCommand = (): Command => {
   const command = new Command('models')
     .summary('list, fetch, look at and remove model files')
     .description('The model files of this machine. They lie in ~/.cache/entracte, or where ENTRACTE_CACHE says.')
-  for (const verb of [lsCommand(), pullCommand(), rmCommand()]) {
+  for (const verb of [lsCommand(), pullCommand(), showCommand(), rmCommand()]) {
     command.addCommand(verb.exitOverride().showHelpAfterError(`entracte models ${verb.name()} --help shows what there is.`))
   }
   return command

@@ -18,6 +18,8 @@ export interface Settings {
   /** Where the answers of probes are kept; null: asked anew at every start. */
   readonly probeCachePath: string | null
   readonly probe: boolean
+  /** Says what the model is on stdout and ends. */
+  readonly describe: boolean
 }
 
 export class SettingsError extends Error {}
@@ -45,7 +47,7 @@ export function readSettings(argv: readonly string[]): Settings {
     throw new SettingsError(`--${name} is ${given[name]}; it must be a whole number from ${min} to ${max}`)
   }
   return {
-    socketPath: need('socket'),
+    socketPath: given.describe ? '' : need('socket'),
     modelPath: need('model'),
     modelDigest: given['model-digest'] ?? null,
     lanes: whole('lanes', 8, 1, LANES_MAX),
@@ -57,6 +59,7 @@ export function readSettings(argv: readonly string[]): Settings {
     libraryDir: given.library ?? null,
     probeCachePath: given['probe-cache'] ?? null,
     probe: !given['no-probe'],
+    describe: given.describe,
   }
 }
 
@@ -67,7 +70,7 @@ function parse(argv: readonly string[]) {
       options: {
         'socket': TEXT, 'model': TEXT, 'model-digest': TEXT, 'lanes': TEXT, 'lane-tokens': TEXT, 'threads': TEXT,
         'chunk-tokens': TEXT, 'library': TEXT, 'probe-cache': TEXT,
-        'flash-attention': FLAG, 'no-extra-buffers': FLAG, 'no-probe': FLAG,
+        'flash-attention': FLAG, 'no-extra-buffers': FLAG, 'no-probe': FLAG, 'describe': FLAG,
       },
     }).values
   } catch (error) {

@@ -8,12 +8,15 @@ import { createServer } from 'node:net'
 import type { Server, Socket } from 'node:net'
 import { FrameError, FrameReader, encodeFrame } from '../protocol/frame.ts'
 import { calibrate } from './calibration.ts'
+import { describe } from './describe.ts'
 import { Llama, LlamaError } from './llama/llama.ts'
 import { EngineLoop } from './loop.ts'
 import type { EngineOptions } from './loop.ts'
 import { ProbeCache } from './probe-cache.ts'
+import { lostTexts } from './round-trip.ts'
 import { SettingsError, readSettings } from './settings.ts'
 import type { Settings } from './settings.ts'
+import { TemplateError } from './template.ts'
 import { templateOf } from './model-template.ts'
 
 /** Nobody said hello within this time: nobody will. */
@@ -55,6 +58,7 @@ async function main(settings: Settings): Promise<void> {
   const watch = new Watch((why) => end(settings, why))
   const modelDigest = settings.modelDigest ?? await digestOf(settings.modelPath)
   const llama = Llama.load({ ...settings, batchTokens: settings.chunkTokens })
+  lostTexts(llama)
   const cache = settings.probeCachePath === null ? null
     : new ProbeCache(settings.probeCachePath, llama.info, modelDigest, settings.chunkTokens, settings.threads)
   const options: Omit<EngineOptions, 'emit'> = {
@@ -76,6 +80,13 @@ async function main(settings: Settings): Promise<void> {
     leave(settings)
     process.exit(0)
   })
+}
+
+/** What an engine with these settings would serve, on stdout. */
+function say(settings: Settings): void {
+  const llama = Llama.load({ ...settings, batchTokens: settings.chunkTokens })
+  writeSync(process.stdout.fd, `${JSON.stringify(describe(llama, templateOf(llama), lostTexts(llama)))}\n`)
+  llama.dispose()
 }
 
 /** Resolves with the one control plane; any other is turned away. */
@@ -137,9 +148,11 @@ async function digestOf(path: string): Promise<string> {
 }
 
 try {
-  await main(readSettings(process.argv.slice(2)))
+  const settings = readSettings(process.argv.slice(2))
+  if (settings.describe) say(settings)
+  else await main(settings)
 } catch (error) {
-  const said = error instanceof SettingsError || error instanceof LlamaError
+  const said = error instanceof SettingsError || error instanceof LlamaError || error instanceof TemplateError
   process.stderr.write(`engine: ${said ? error.message : error instanceof Error ? error.stack : String(error)}\n`)
   process.exit(1)
 }

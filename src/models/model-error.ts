@@ -7,7 +7,7 @@ export interface Tried {
 }
 
 type ModelErrorCode =
-  | 'model_not_found' | 'model_unreadable' | 'model_unavailable' | 'model_ambiguous' | 'model_in_use' | 'cache_unwritable'
+  | 'model_not_found' | 'model_unreadable' | 'model_unavailable' | 'model_ambiguous' | 'model_in_use' | 'model_too_large' | 'cache_unwritable'
 
 export class ModelError extends Error {
   readonly code: ModelErrorCode

@@ -70,7 +70,17 @@ async function configured(cache: string, path: string): Promise<ResolvedModel> {
       `give the path of a GGUF file, or leave it out for ${DEFAULT_MODEL.name}, or say tiny.`)
   }
   checkHead(path)
+  checkFits(path, found.size)
   return { path, name: parse(path).name, digest: await digestOf(cache, path), source: 'config' }
+}
+
+/** Before the file is read for its digest, which takes long where it is large. */
+function checkFits(path: string, bytes: number): void {
+  const available = process.availableMemory()
+  if (bytes <= available) return
+  const gb = (count: number): string => `${(count / 1e9).toFixed(1)} GB`
+  throw new ModelError('model_too_large', `${path} has ${gb(bytes)} and this machine has ${gb(available)} of memory left.`, [],
+    'take a smaller model, or the same in a smaller quantisation.')
 }
 
 /** Throws where the file is no whole model in one file. */

@@ -64,6 +64,30 @@ interface WireChance { readonly bytes: readonly number[]; readonly logprob: numb
 /** `top`: the likeliest tokens in its place, best first. */
 export interface WireLogprob extends WireChance { readonly top: readonly WireChance[] }
 
+/** What an engine says of a model before it serves it. */
+export interface WireDescription {
+  readonly library: string
+  readonly cpuKernel: string
+  readonly architecture: string
+  /** How a State is kept: attention over all of it, over a window, as one state that changes, or some layers so. */
+  readonly memory: 'attention' | 'window' | 'recurrent' | 'hybrid'
+  readonly layers: number
+  readonly vocabulary: number
+  readonly trainedContext: number
+  readonly weightsBytes: number
+  readonly kvBytesPerToken: number
+  /** Of a State, whatever its length. */
+  readonly stateBytes: number
+  readonly can: WireEngine['can']
+  /** `chatml`: the file has none. */
+  readonly template: 'model' | 'chatml'
+  /** How the model calls tools: in its template's own form, in one its template names, or in ours. */
+  readonly tools: { readonly kind: 'native' | 'written' | 'plain'; readonly format: string }
+  readonly reasoning: { readonly open: string; readonly close: string } | null
+  /** Scripts whose text the tokenizer does not give back. */
+  readonly loses: readonly string[]
+}
+
 export type WirePart =
   /** `logprobs`: of tokens put out since the part before, where the call asks for them. */
   | { readonly kind: 'text'; readonly text: string; readonly logprobs?: readonly WireLogprob[] }

@@ -25,7 +25,7 @@ const models = (...args: readonly string[]) => entracte(['models', ...args], { c
 
 describe('entracte models', () => {
   test('shows help for itself and each of its verbs, with code 0', async () => {
-    for (const verb of ['ls', 'pull', 'rm']) {
+    for (const verb of ['ls', 'pull', 'show', 'rm']) {
       assert.match((await models('--help')).stdout, new RegExp(`\\n {2}${verb} `))
       const { code, stdout } = await models(verb, '--help')
       assert.equal(code, 0)

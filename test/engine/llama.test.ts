@@ -172,7 +172,7 @@ describe('what the library would not survive never reaches it', () => {
     const broken = join(folder, 'broken.gguf')
     writeFileSync(broken, 'GGUF and nothing else')
     assert.throws(load({ modelPath: broken }), refusal('model', /does not load: .*gguf/))
-    assert.throws(load({ lanes: 256, laneTokens: 1 << 24 }), refusal('memory', /need \d+ MB and the machine has \d+/))
+    assert.throws(load({ lanes: 256, laneTokens: 1 << 24 }), refusal('memory', /need \d+ MB beside the model.s 1 MB, and the machine has \d+/))
   })
 
   test('a second library in one process', () => {

@@ -2,7 +2,7 @@
  * Owns how a model is opened: the options' bounds, what models can be served, the context's settings, and that nothing
  * is left behind where a step fails. Leaves what is done with it to `llama.ts`.
  */
-import { existsSync } from 'node:fs'
+import { existsSync, statSync } from 'node:fs'
 import { LlamaError } from './error.ts'
 import { FIRST_ROWS, measureFamily } from './family.ts'
 import type { Family } from './family.ts'
@@ -93,6 +93,7 @@ function checkOptions(options: LlamaOptions): void {
 }
 
 function loadModel(library: Library, options: LlamaOptions): Pointer {
+  checkFits(options)
   const params = library.fn.modelDefaults()
   params.n_gpu_layers = 0
   params.use_extra_bufts = options.extraBuffers
@@ -109,6 +110,15 @@ function checkModel(fn: Functions, model: Pointer, path: string): void {
     + 'Use one that can chat.')
 }
 
+/** Weights are read at every token: a file that does not fit would be read from disk for each. */
+function checkFits({ modelPath }: LlamaOptions): void {
+  const wanted = statSync(modelPath).size
+  const available = process.availableMemory()
+  if (wanted <= available) return
+  throw new LlamaError('memory', `the model ${modelPath} has ${mb(wanted)} and the machine has ${mb(available)} left. `
+    + 'Take a smaller model, or the same in a smaller quantisation.')
+}
+
 /** Cells are touched when they are made, so too many of them would end the process and not fail. */
 function checkMemory(fn: Functions, model: Pointer, options: LlamaOptions): void {
   const width = (name: string): number => {
@@ -117,13 +127,15 @@ function checkMemory(fn: Functions, model: Pointer, options: LlamaOptions): void
   }
   const perToken = fn.modelLayers(model) * fn.modelHeadsKv(model) * (width('key_length') + width('value_length'))
     * KV_ELEMENT_BYTES
-  const wanted = perToken * laneCells(options) * options.lanes
+  const cells = perToken * laneCells(options) * options.lanes
+  const weights = Number(fn.modelBytes(model))
   const available = process.availableMemory()
-  if (wanted <= available) return
-  const mb = (bytes: number): string => `${Math.ceil(bytes / 1e6)} MB`
-  throw new LlamaError('memory', `${options.lanes} lanes of ${laneCells(options)} tokens need ${mb(wanted)} and the `
-    + `machine has ${mb(available)} left. Take fewer lanes or shorter ones.`)
+  if (cells + weights <= available) return
+  throw new LlamaError('memory', `${options.lanes} lanes of ${laneCells(options)} tokens need ${mb(cells)} beside the `
+    + `model's ${mb(weights)}, and the machine has ${mb(available)} left. Take fewer lanes or shorter ones.`)
 }
+
+const mb = (bytes: number): string => `${Math.ceil(bytes / 1e6)} MB`
 
 const laneCells = (options: LlamaOptions): number =>
   Math.ceil(options.laneTokens / LANE_TOKENS_UNIT) * LANE_TOKENS_UNIT
