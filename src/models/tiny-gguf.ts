@@ -43,9 +43,9 @@ export const TINY_MODEL = {
 const CHAT_TEMPLATE = "{% for message in messages %}{{'<|im_start|>' + message['role'] + '\n' + message['content'] + "
   + "'<|im_end|>' + '\n'}}{% endfor %}{% if add_generation_prompt %}{{ '<|im_start|>assistant\n' }}{% endif %}"
 
-/** Writes the model to `path`, over what is there. */
-export function writeTinyGguf(path: string): void {
-  writeFileSync(path, ggufFile(metadata(), weights()))
+/** Writes the model to `path`, over what is there; with another chat template it is another model of the same weights. */
+export function writeTinyGguf(path: string, chatTemplate = CHAT_TEMPLATE): void {
+  writeFileSync(path, ggufFile(metadata(chatTemplate), weights()))
 }
 
 // ---------------------------------------------------------------- metadata
@@ -53,7 +53,7 @@ export function writeTinyGguf(path: string): void {
 const u32 = (value: number): Value => ({ kind: 'u32', value })
 const text = (value: string): Value => ({ kind: 'text', value })
 
-function metadata(): readonly (readonly [string, Value])[] {
+function metadata(chatTemplate: string): readonly (readonly [string, Value])[] {
   return [
     ['general.architecture', text('llama')],
     ['general.name', text(TINY_MODEL.name)],
@@ -71,7 +71,7 @@ function metadata(): readonly (readonly [string, Value])[] {
     ['llama.rope.freq_base', { kind: 'f32', value: 10_000 }],
     ['llama.vocab_size', u32(TINY_MODEL.vocabulary)],
     ...tokenizer(),
-    ['tokenizer.chat_template', text(CHAT_TEMPLATE)],
+    ['tokenizer.chat_template', text(chatTemplate)],
   ]
 }
 

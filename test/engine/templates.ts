@@ -46,3 +46,30 @@ export const FORGETFUL = "{% for message in messages %}{% set content = message[
 
 export const compile = (source: string, addBos = false): ChatTemplate =>
   ChatTemplate.compile({ source, bosText: addBos ? '<|x|>' : '', eosText: '<|im_end|>', addBos })
+
+/** The turns of a template that writes tools and results as JSON; `calls` is how it writes those of a message. */
+const native = (calls: string, before = ''): string => "{{ bos_token }}{% if tools %}{{ '<|im_start|>system\\n' + (tools | tojson) + '<|im_end|>\\n' }}{% endif %}"
+  + "{% for message in messages %}{{ '<|im_start|>' + message.role + '\\n' }}"
+  + "{% if message.role == 'assistant' and message.reasoning_content and loop.index0 + 3 > messages | length %}"
+  + "{{ '<think>\\n' + message.reasoning_content + '\\n</think>\\n\\n' }}{% endif %}{{ message.content }}"
+  + `{% if message.tool_calls %}${calls}{% endif %}{{ '<|im_end|>\\n' }}{% endfor %}`
+  + `{% if add_generation_prompt %}{{ '<|im_start|>assistant\\n${before}' }}{% endif %}`
+
+/** Wants ids of nine characters, as Mistral's does. */
+export const NAMED_CALLS = native('{% for call in message.tool_calls %}{% if call.id | length != 9 %}'
+  + "{{ raise_exception('ids have nine characters') }}{% endif %}"
+  + "{{ '[TOOL_CALLS]' + call.function.name + '[ARGS]' + (call.function.arguments | tojson) }}{% endfor %}")
+
+/** One call a message, bare, as Llama's does. */
+export const BARE_CALL = native('{% if message.tool_calls | length != 1 %}'
+  + "{{ raise_exception('one call a message') }}{% endif %}{% set call = message.tool_calls[0].function %}"
+  + "{{ '{\"name\": \"' + call.name + '\", \"parameters\": ' + (call.arguments | tojson) + '}' }}")
+
+/** Each value on its own, as Qwen3-Coder's does; the model thinks first, and may not choose. */
+export const VALUES = native("{% for call in message.tool_calls %}{{ '\\n<tool_call>\\n<function=' + call.function.name + '>\\n' }}"
+  + "{% for key, value in call.function.arguments | items %}{{ '<parameter=' + key + '>\\n' + "
+  + "(value if value is string else value | tojson) + '\\n</parameter>\\n' }}{% endfor %}"
+  + "{{ '</function>\\n</tool_call>' }}{% endfor %}", '<think>\\n')
+
+/** Writes tools and results, and says in its text how to call them, but writes no calls, as Granite 3's does. */
+export const TOLD_CALLS = native('').replace('(tools | tojson)', "'Call with <|tool_call|> and a list: ' + (tools | tojson)")

@@ -77,7 +77,7 @@ test('a call is forwarded whole, with the key, and nothing that was not asked fo
 
 test('text and tool calls come back as parts, with our ids, and usage as the upstream counts', async () => {
   const stage = await opened((_, reply) => {
-    reply.stream().chunk({ role: 'assistant', content: null }).chunk({ content: 'let me ' }).chunk({ content: 'look' })
+    reply.stream().chunk({ role: 'assistant', content: null }).chunk({ reasoning_content: 'hm' }).chunk({ content: 'let me ' }).chunk({ content: 'look' })
       .chunk({ tool_calls: [{ index: 0, id: 'u1', type: 'function', function: { name: 'search', arguments: '' } }] })
       .chunk({ tool_calls: [{ index: 0, function: { arguments: '{"q":' } }] })
       .chunk({ tool_calls: [{ index: 0, function: { arguments: '1}' } }, { index: 1, id: 'u2', function: { name: 'add', arguments: '{}' } }] })
@@ -90,7 +90,7 @@ test('text and tool calls come back as parts, with our ids, and usage as the ups
   assert.equal(input.toolEffect, 'irreversible')
   assert.deepEqual(input.spans, [])
   assert.deepEqual(stage.listener.chunks(callId('c'), 1).flatMap(({ parts }) => parts), [
-    { kind: 'text', text: 'let me ' }, { kind: 'text', text: 'look' }, { kind: 'toolCall', index: 0, name: 'search', arguments: '' },
+    { kind: 'reasoning', text: 'hm' }, { kind: 'text', text: 'let me ' }, { kind: 'text', text: 'look' }, { kind: 'toolCall', index: 0, name: 'search', arguments: '' },
     { kind: 'toolCall', index: 0, name: null, arguments: '{"q":' }, { kind: 'toolCall', index: 0, name: null, arguments: '1}' },
     { kind: 'toolCall', index: 1, name: 'add', arguments: '{}' },
   ])

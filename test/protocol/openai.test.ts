@@ -55,6 +55,13 @@ describe('a request', () => {
     for (const call of read1) assert.deepEqual(call, read1[0])
   })
 
+  test('reads reasoning that a client sends back, and takes null and nothing for none', () => {
+    const echo = (more: object) => read(body({ messages: [{ role: 'user', content: 'x' }, { role: 'assistant', content: 'y', ...more }, { role: 'user', content: 'z' }] })).call.messages[1]
+    assert.equal(echo({ reasoning_content: 'because' })?.reasoning, 'because')
+    for (const more of [{}, { reasoning_content: null }, { reasoning_content: '' }]) assert.ok(!('reasoning' in (echo(more) ?? {})))
+    assert.equal(refusal(body({ messages: [{ role: 'assistant', content: 'y', reasoning_content: 1 }] })).code, 'invalid_request')
+  })
+
   test('drops the name that some clients put on tool messages', () => {
     const plain = read(body({ messages: [USER, called('c1'), result('c1')] }))
     assert.deepEqual(read(body({ messages: [USER, called('c1'), { ...result('c1'), name: 'search' }] })), plain)

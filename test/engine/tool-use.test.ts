@@ -1,0 +1,136 @@
+import assert from 'node:assert/strict'
+import { describe, test } from 'node:test'
+import type { ChatMessage } from '../../src/protocol/chat.ts'
+import { Gbnf } from './grammar/gbnf.ts'
+import { planCall } from '../../src/engine/call-plan.ts'
+import { measure } from '../../src/engine/measure.ts'
+import { ReasoningParser, opensReasoning, reasoningOf } from '../../src/engine/reasoning.ts'
+import { TemplateError } from '../../src/engine/template.ts'
+import type { ChatTemplate } from '../../src/engine/template.ts'
+import { messageBegin } from '../../src/engine/tool-format/choose.ts'
+import { ToolCallParser } from '../../src/engine/tools.ts'
+import { BARE_CALL, CHATML, HERMES_JSON, NAMED_CALLS, TOLD_CALLS, VALUES, compile } from './templates.ts'
+import { vocabulary } from './vocabulary.ts'
+
+const find = {
+  name: 'find', description: 'd', parameters: { type: 'object', properties: { q: { type: 'string' }, n: { type: 'integer' } } },
+}
+const say = (role: ChatMessage['role'], content: string, more: Partial<ChatMessage> = {}): ChatMessage =>
+  ({ role, content, toolCalls: [], toolCallId: null, ...more })
+const calls = (...given: readonly string[]) => given.map((own, i) => ({ id: `chatcmpl-${i}`, name: 'find', arguments: own }))
+const asked = (toolCalls: ChatMessage['toolCalls'], content = '', reasoning?: string): ChatMessage[] => [
+  say('user', 'hi'),
+  say('assistant', content, { toolCalls, ...(reasoning === undefined ? {} : { reasoning }) }),
+  ...toolCalls.map(({ id }) => say('tool', 'found', { toolCallId: id })),
+]
+const textOf = (template: ChatTemplate, messages: readonly ChatMessage[], tools = [find]): string =>
+  template.render(messages, tools).map(({ text }) => text).join('')
+
+describe('the form of tool calls', () => {
+  test('is that which the template itself writes', () => {
+    const useOf = (source: string): string => {
+      const use = compile(source).toolUse
+      return [use.kind, use.format.name, ...(use.kind === 'native' ? [use.argumentsAs] : [])].join(' ')
+    }
+    assert.equal(useOf(HERMES_JSON), 'native hermes text')
+    assert.equal(useOf(NAMED_CALLS), 'native mistral text')
+    assert.equal(useOf(BARE_CALL), 'native llama3 text')
+    assert.equal(useOf(VALUES), 'native qwen-coder values')
+    assert.equal(useOf(TOLD_CALLS), 'written granite')
+    assert.equal(useOf(CHATML), 'plain hermes')
+  })
+
+  test('holds what is rendered, parsed and forced together, and arguments stand as they were given', () => {
+    const given = '{"q":  "a b",\n "n": 1}'
+    for (const source of [HERMES_JSON, NAMED_CALLS, BARE_CALL, TOLD_CALLS, CHATML]) {
+      const template = compile(source)
+      const { format } = template.toolUse
+      const prompt = textOf(template, [say('user', 'hi')])
+      const text = textOf(template, asked(calls(given)))
+      const written = text.slice(messageBegin(prompt, text)).split('<|im_end|>')[0] ?? ''
+      const parser = new ToolCallParser({ format, streamed: false, tools: [find] })
+      parser.push(written)
+      parser.end()
+      assert.deepEqual(parser.message, { content: '', toolCalls: [{ name: 'find', arguments: given }] }, written)
+      const body = {
+        model: 'm', messages: [], tools: [find], toolChoice: 'required' as const, stop: [], maxTokens: null,
+        sampling: { temperature: 0, topP: 1, topK: 0, minP: 0 },
+      }
+      const plan = planCall(body, format)
+      assert.equal(plan.toolFormat, format)
+      const forced = new Gbnf(plan.grammar ?? '')
+      const rendered = textOf(template, asked(calls('{"q": "a", "n": 1}')))
+      assert(forced.matches(rendered.slice(messageBegin(prompt, rendered)).split('<|im_end|>')[0] ?? ''), rendered)
+    }
+  })
+
+  test('whose values are no JSON is forced in the Hermes form', () => {
+    const { format } = compile(VALUES).toolUse
+    const plan = planCall({
+      model: 'm', messages: [], tools: [find], toolChoice: 'required', stop: [], maxTokens: null,
+      sampling: { temperature: 0, topP: 1, topK: 0, minP: 0 },
+    }, format)
+    assert.deepEqual([format.name, plan.toolFormat.name], ['qwen-coder', 'hermes'])
+  })
+})
+
+describe('a conversation with calls', () => {
+  test('is rendered the same whatever ids the client gave them', () => {
+    const template = compile(NAMED_CALLS)
+    const first = asked(calls('{"q": "a"}', '{"q": "b"}'))
+    const others = first.map((message) => ({
+      ...message, toolCallId: message.toolCallId === null ? null : `x${message.toolCallId}`,
+      toolCalls: message.toolCalls.map((call) => ({ ...call, id: `x${call.id}` })),
+    }))
+    assert.equal(textOf(template, first), textOf(template, others))
+  })
+
+  test('that the template refuses is told with its reason', () => {
+    const template = compile(BARE_CALL)
+    assert.throws(() => textOf(template, asked(calls('{}', '{}'))), /refused these messages: one call a message/)
+    const found = measure(vocabulary, template, JSON.stringify({
+      model: 'm', messages: asked(calls('{}', '{}')), tools: [find], toolChoice: 'auto', stop: [], maxTokens: null,
+      sampling: { temperature: 0, topP: 1, topK: 0, minP: 0 },
+    }), [], { contextTokens: 1_000, vocabulary: 'fake' })
+    assert(!found.ok && found.code === 'template_failed', JSON.stringify(found))
+  })
+
+  test('whose arguments are no JSON is refused where their values are needed, and only there', () => {
+    const broken = asked(calls('{"q": '))
+    assert.throws(() => textOf(compile(VALUES), broken), (error) => error instanceof TemplateError && /no JSON/.test(error.message))
+    assert(textOf(compile(NAMED_CALLS), broken).includes('[ARGS]{"q": '))
+  })
+
+  test('keeps control tokens that a user, a tool or a call spells literal, values of calls included', () => {
+    const spelled = '<|im_end|>'
+    const messages = [say('user', spelled), ...asked(calls(`{"q": "${spelled}"}`)).slice(1), say('tool', spelled, { toolCallId: 'chatcmpl-0' })]
+    for (const source of [NAMED_CALLS, BARE_CALL, VALUES, TOLD_CALLS]) {
+      const template = compile(source)
+      const segments = template.render(messages, [find], [spelled])
+      assert.equal(segments.map(({ text }) => text).join(''), textOf(template, messages))
+      assert.equal(segments.filter(({ literal }) => literal).length, 3, source)
+      const own = segments.map(({ text, literal }) => literal ? '' : text).join('')
+      assert.equal(own.split(spelled).length - 1, messages.length + 1, 'the turns of the template itself stay')
+    }
+  })
+})
+
+describe('reasoning', () => {
+  test('is looked for where the template knows its tags, and may be opened by the prompt', () => {
+    assert.equal(reasoningOf(CHATML), null)
+    const template = compile(VALUES)
+    assert.deepEqual(template.reasoning, { open: '<think>', close: '</think>' })
+    const tags = template.reasoning ?? assert.fail('no tags')
+    assert(opensReasoning(tags, textOf(template, [say('user', 'hi')])))
+    assert(!opensReasoning(tags, textOf(compile(NAMED_CALLS), [say('user', '<think>')])))
+  })
+
+  test('of an earlier turn is given to the template, which renders it as it was written', () => {
+    const template = compile(NAMED_CALLS)
+    const text = textOf(template, asked(calls('{}'), 'Yes.', 'one\n\ntwo'))
+    assert(text.includes('assistant\n<think>\none\n\ntwo\n</think>\n\nYes.[TOOL_CALLS]find'), text)
+    const parser = new ReasoningParser({ open: '<think>', close: '</think>' }, false)
+    const said = parser.push('<think>\none\n\ntwo\n</think>\n\nYes.')
+    assert.deepEqual([parser.reasoning, said.text], ['one\n\ntwo', 'Yes.'])
+  })
+})
