@@ -35,9 +35,11 @@ export function effectsRemaining(core: Readonly<CoreState>, program: Program): E
 }
 
 export function remainingOf({ id, effect, effectKey, toolCallIds, commits }: Interrupt): EffectRemaining[] {
-  if (effect === 'read') return []
   const committed = commits.map(({ toolCall }) => toolCall)
-  return [{ interrupt: id, effect, effectKey, committed, unknown: toolCallIds.filter((toolCall) => !committed.includes(toolCall)) }]
+  // Of a tool that only reads, nothing remains, unless its runtime has said that it did something all the same.
+  if (effect === 'read' && committed.length === 0) return []
+  const unknown = effect === 'read' ? [] : toolCallIds.filter((toolCall) => !committed.includes(toolCall))
+  return [{ interrupt: id, effect, effectKey, committed, unknown }]
 }
 
 /** True where the results of its call must be shown again rather than made anew. */

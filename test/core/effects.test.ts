@@ -82,6 +82,13 @@ test('cancel lists every effect of the program: what is known to be done, and wh
   assert.deepEqual([cancelled?.effectKey, cancelled?.toolCallIds], [call, ['pay-0', 'note-1']], 'its runtime hears which tools to stop')
 })
 
+test('cancel lists what a runtime said was done, also of a tool of which nobody knew that it does more than read', () => {
+  const { at, call } = asking(['look', 'peek'])
+  commit(at, 'look-0', 'it wrote')
+  const facts = at.feed({ kind: 'cancelProgram', tenant: at.tenant, program: 'p' })
+  assert.deepEqual(only(facts, 'program.cancelled')[0]?.effectsRemaining, [{ interrupt: `${call}.wait`, effect: 'read', effectKey: call, committed: ['look-0'], unknown: [] }])
+})
+
 test('what was done before is listed too when a later step is cancelled', () => {
   const { at, call } = asking(['pay'])
   at.named('p', ['pay-0'])
