@@ -3,13 +3,13 @@
  * of the caller's tenant as everything of a program is.
  */
 import type { FastifyRequest } from 'fastify'
-import { threadId } from '../core/ids.ts'
+import { programId, threadId } from '../core/ids.ts'
 import { problem, problemOf } from '../protocol/errors.ts'
 import { parseReport } from '../protocol/graph.ts'
 import { callIdIn } from '../protocol/program.ts'
 import { sendProblem, type Door, type Handler } from './door.ts'
 import { findProgram, viewGraph } from './program-view.ts'
-import { shown } from './programs.ts'
+import { cancelling, shown } from './programs.ts'
 
 export const reportGraph = (door: Door): Handler => async (request, reply, credential) => {
   const parsed = parseReport(request.body)
@@ -24,12 +24,9 @@ export const reportGraph = (door: Door): Handler => async (request, reply, crede
 /** Says which effects of its tools remain: what was done outside cannot be undone here. */
 export const cancelThread = (door: Door): Handler => async (request, reply, credential) => {
   const { id, part } = paramsOf(request)
-  const answer = await door.gateway.cancelThread(credential.tenant, id, part)
-  const program = findProgram(door.gateway.core, credential.tenant, id)
-  const thread = program === null ? null : threadId(program.id, part)
-  const facts = door.gateway.facts(credential.tenant, id, FACTS_MAX)
-  const cancelled = facts.findLast(({ fact }) => fact.kind === 'thread.cancelled' && fact.thread === thread)?.fact
-  const effectsRemaining = cancelled?.kind === 'thread.cancelled' ? cancelled.effectsRemaining : []
+  const thread = threadId(programId(credential.tenant, id), part)
+  const [answer, effectsRemaining] = await cancelling(door, () => door.gateway.cancelThread(credential.tenant, id, part),
+    (fact) => (fact.kind === 'thread.cancelled' && fact.thread === thread ? fact.effectsRemaining : null))
   return shown(door, reply, credential, answer, { effectsRemaining })
 }
 
@@ -37,9 +34,6 @@ export const cancelCall = (door: Door): Handler => async (request, reply, creden
   const { id, part } = paramsOf(request)
   return shown(door, reply, credential, await door.gateway.cancelCall(credential.tenant, id, callIdIn(part)))
 }
-
-/** Far enough back to find what was just done. */
-const FACTS_MAX = 1_000
 
 const paramsOf = (request: FastifyRequest): { readonly id: string; readonly part: string } =>
   request.params as { readonly id: string; readonly part: string }

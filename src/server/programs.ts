@@ -3,7 +3,9 @@
  * caller's tenant: another's program is as absent as one that never was.
  */
 import type { FastifyReply, FastifyRequest } from 'fastify'
-import type { Logged } from '../core/fact.ts'
+import type { EffectRemaining } from '../core/effect.ts'
+import type { Fact, Logged } from '../core/fact.ts'
+import { programId } from '../core/ids.ts'
 import type { Program } from '../core/state.ts'
 import type { ProgramReply } from '../driver/gateway.ts'
 import type { Page } from '../protocol/admin.ts'
@@ -68,11 +70,23 @@ export const finishProgram = (door: Door): Handler => async (request, reply, cre
 /** Says which effects of tools remain: what was done outside cannot be undone here. */
 export const cancelProgram = (door: Door): Handler => async (request, reply, credential) => {
   const raw = rawIdOf(request)
-  const answer = await door.gateway.cancel(credential.tenant, raw)
-  const facts = door.gateway.facts(credential.tenant, raw, FACTS_MAX)
-  const cancelled = facts.findLast(({ fact }) => fact.kind === 'program.cancelled')?.fact
-  const effectsRemaining = cancelled?.kind === 'program.cancelled' ? cancelled.effectsRemaining : []
+  const id = programId(credential.tenant, raw)
+  const [answer, effectsRemaining] = await cancelling(door, () => door.gateway.cancel(credential.tenant, raw),
+    (fact) => (fact.kind === 'program.cancelled' && fact.program === id ? fact.effectsRemaining : null))
   return shown(door, reply, credential, answer, { effectsRemaining })
+}
+
+/** What a cancel says of effects is heard as it comes: a large graph says more after it than is kept of a program's facts. */
+export async function cancelling(
+  door: Door, cancel: () => Promise<ProgramReply>, effectsOf: (fact: Fact) => readonly EffectRemaining[] | null,
+): Promise<readonly [ProgramReply, readonly EffectRemaining[]]> {
+  let remaining: readonly EffectRemaining[] = []
+  const unwatch = door.gateway.watch(({ fact }) => { remaining = effectsOf(fact) ?? remaining })
+  try {
+    return [await cancel(), remaining]
+  } finally {
+    unwatch()
+  }
 }
 
 /** A tool did what it does to the world: cancel lists it, and its call is never made anew. */
