@@ -119,7 +119,7 @@ export const MUTANTS: readonly Mutant[] = [
     [9, 'a thread that was cancelled keeps its KV', '    quieten(d, id);\n', ''],
   ]),
   ...of('core/effects', [
-    [7, 'cancel is silent about effects that remain', "if (effect === 'read')\n        return [];\n    const", 'return [];\n    const'],
+    [7, 'cancel is silent about effects that remain', "if (effect === 'read' && committed.length === 0)\n        return [];\n    const", 'return [];\n    const'],
     [7, 'a call whose effects were committed is generated again', "stage.kind === 'waiting' || commits.length > 0", "stage.kind === 'waiting'"],
     [7, 'an interrupt carries the mildest effect of its tools', 'Math.max(...names', 'Math.min(...names'],
     [14, 'the timer of a wait is left when its program ends', 'clearTimer(d, `expire:${id}`);', ''],
