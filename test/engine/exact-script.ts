@@ -8,7 +8,7 @@ import { mkdirSync, mkdtempSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { readImage } from '../../src/engine/kv-image.ts'
-import type { ChatCall, ChatMessage, ChatToolCall } from '../../src/protocol/chat.ts'
+import type { ChatCall, ChatMessage, ChatToolCall, TokenRules } from '../../src/protocol/chat.ts'
 import type { EngineEvent, WireSpan } from '../../src/protocol/engine.ts'
 import { EngineUnderTest, Killed, PROVEN } from './engine-under-test.ts'
 import type { Command, EngineShape, Heard } from './engine-under-test.ts'
@@ -172,6 +172,12 @@ class Play {
       }
     }
   }
+}
+
+/** What depends on every token before: a third of the calls have it. */
+const RULES: TokenRules = {
+  presencePenalty: 0.5, frequencyPenalty: 0.7, repetitionPenalty: 1.2, bias: [[5, 1.5], [9, -20]], minTokens: 0,
+  ignoreEos: false, stopTokens: [11],
 }
 
 type Start = Extract<Command, { kind: 'start' }>
@@ -436,6 +442,7 @@ class ProgramPlay {
     return {
       model: 'm', messages: this.#messages, tools: this.#program.tools, toolChoice: plot.forced ? 'required' : 'auto',
       sampling: plot.sampling, stop: plot.stop, maxTokens: plot.maxTokens,
+      ...(plot.seed % 3 === 0 ? { tokenRules: RULES, topLogprobs: 2 } : {}),
     }
   }
 
