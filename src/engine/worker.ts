@@ -6,6 +6,7 @@ import { createHash } from 'node:crypto'
 import { createReadStream, rmSync, writeSync } from 'node:fs'
 import { createServer } from 'node:net'
 import type { Server, Socket } from 'node:net'
+import { EXIT_REFUSED } from '../protocol/engine.ts'
 import { FrameError, FrameReader, encodeFrame } from '../protocol/frame.ts'
 import { calibrate } from './calibration.ts'
 import { describe } from './describe.ts'
@@ -56,9 +57,9 @@ class Watch {
 
 async function main(settings: Settings): Promise<void> {
   const watch = new Watch((why) => end(settings, why))
-  const modelDigest = settings.modelDigest ?? await digestOf(settings.modelPath)
   const llama = Llama.load({ ...settings, batchTokens: settings.chunkTokens })
   lostTexts(llama)
+  const modelDigest = settings.modelDigest ?? await digestOf(settings.modelPath)
   const cache = settings.probeCachePath === null ? null
     : new ProbeCache(settings.probeCachePath, llama.info, modelDigest, settings.chunkTokens, settings.threads)
   const options: Omit<EngineOptions, 'emit'> = {
@@ -154,5 +155,7 @@ try {
 } catch (error) {
   const said = error instanceof SettingsError || error instanceof LlamaError || error instanceof TemplateError
   process.stderr.write(`engine: ${said ? error.message : error instanceof Error ? error.stack : String(error)}\n`)
-  process.exit(1)
+  // Memory may come free; a model, a library or a setting stays what it is.
+  const isLasting = said && !(error instanceof LlamaError && error.code === 'memory')
+  process.exit(isLasting ? EXIT_REFUSED : 1)
 }

@@ -5,7 +5,8 @@
  * M1 The process before is dead before the next one starts, also one that an earlier control plane left behind.
  * M2 Whatever the process says is checked twice: its shape, and that it fits what was asked. What does not fit ends the
  *    process's life: nothing after it can be trusted.
- * M3 A process that keeps dying is not started for ever: after RESTARTS_MAX in RESTART_WINDOW_MS it stays lost.
+ * M3 A process that keeps dying is not started for ever: after RESTARTS_MAX in RESTART_WINDOW_MS it stays lost, and at
+ *    once where it said that it cannot serve.
  *
  * It gives no inventory when it joins: the process is our child and ends with us, and with it what it held; a start
  * recomputes. What a restart takes over is an engine's that outlives its control plane.
@@ -147,7 +148,7 @@ export class EmbeddedEngine implements EnginePort {
         workerPath: this.#options.workerPath ?? WORKER_PATH, args: argsOf(this.#options), leaseMs, pidFile, reign,
       }, {
         event: (event, bin) => { if (this.#process === life) this.#hear(life, event, bin) },
-        lost: (why) => { if (this.#process === life) this.#lost(life, why, reign) },
+        lost: (why, refused) => { if (this.#process === life) this.#lost(life, why, refused, reign) },
         owes: () => this.#reports.owes || this.#measuring.size > 0,
       })
       this.#process = life
@@ -156,14 +157,14 @@ export class EmbeddedEngine implements EnginePort {
     }
   }
 
-  #lost(life: EngineProcess, why: string, reign: number): void {
+  #lost(life: EngineProcess, why: string, refused: boolean, reign: number): void {
     this.#process = null
     this.#before = life.gone
     const nowMs = performance.now()
     this.#restartsMs = this.#restartsMs.filter((atMs) => nowMs - atMs < this.#limits.restartWindowMs)
     const { restartsMax, restartWindowMs, restartBackoffMs } = this.#limits
-    const again = this.#restartsMs.length < restartsMax
-    const often = `it was started again ${restartsMax} times in ${restartWindowMs / 1_000} s`
+    const again = !refused && this.#restartsMs.length < restartsMax
+    const often = refused ? 'it would end the same' : `it was started again ${restartsMax} times in ${restartWindowMs / 1_000} s`
     this.#reports.lost(again ? why : `${why}; it stays lost: ${often}`)
     this.#answerAll(unavailable(`${this.id} was lost: ${why}`))
     if (!again) return

@@ -11,7 +11,7 @@ import { mkdtempSync, rmSync } from 'node:fs'
 import { connect, type Socket } from 'node:net'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
-import { ENGINE_PROTOCOL, type EngineEvent, type EngineRequest } from '../protocol/engine.ts'
+import { ENGINE_PROTOCOL, EXIT_REFUSED, type EngineEvent, type EngineRequest } from '../protocol/engine.ts'
 import { encodeFrame, FrameError, FrameReader } from '../protocol/frame.ts'
 import { BrokenEvent, readEvent } from './engine-events.ts'
 import { markProcess, SOCKET_DIR_PREFIX, unmarkProcess } from './orphan.ts'
@@ -38,7 +38,8 @@ interface ProcessOptions {
 
 interface ProcessHandlers {
   event(event: EngineEvent, bin: readonly Uint8Array[]): void
-  lost(why: string): void
+  /** `refused`: it said that it cannot serve, and another start would end the same. */
+  lost(why: string, refused: boolean): void
   /** Something is waited for: while it says nothing at all, it may hang. */
   owes(): boolean
 }
@@ -56,6 +57,7 @@ export class EngineProcess {
   #lastWords = ''
   #ended: string | null = null
   #lost = false
+  #refused = false
   #isDead = false
   #wordsSaid = false
   #stopping = false
@@ -119,6 +121,7 @@ export class EngineProcess {
       })
       child.once('error', (error) => { if (child.pid === undefined) dead(`it could not be started: ${error.message}`) })
       child.once('exit', (code, signal) => {
+        this.#refused = code === EXIT_REFUSED
         dead(signal === null ? `its process ended with code ${code}` : `its process was ended by ${signal}`)
       })
     })
@@ -147,7 +150,7 @@ export class EngineProcess {
     this.#socket?.destroy()
     if (this.#socket === null) this.#kill()
     else if (!this.#isDead) setTimeout(() => this.#kill(), this.#stopping ? STOP_MS_MAX : this.#options.leaseMs).unref()
-    if (!this.#stopping) this.#handlers.lost(why)
+    if (!this.#stopping) this.#handlers.lost(why, this.#refused)
   }
 
   #after(ms: number, call: () => void): void {

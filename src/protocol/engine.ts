@@ -4,6 +4,8 @@
  * refused (invariant 15). Data from the other side is checked before use.
  */
 export const ENGINE_PROTOCOL = 1
+/** Exit code of an engine that cannot serve what it was told to, and could not if it were started again. */
+export const EXIT_REFUSED = 78
 
 export interface WireReport {
   readonly usefulResidentUs: number

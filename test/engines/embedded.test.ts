@@ -173,6 +173,15 @@ for (const [model, why] of [
   })
 }
 
+test('a process that says it cannot serve is not started again, and why is told', async () => {
+  const it = stage('refused')
+  it.engine.open(1, it.listener)
+  const last = await it.listener.until('the last word', () => it.listener.inputs('engineLost').find(({ why }) => why.includes('stays lost')))
+  assert.match(last.why, /last words: engine: the model is none; it stays lost: it would end the same/)
+  await pause(150)
+  assert.equal(pids(it).length, 1)
+})
+
 test('a process that clings to life after its loss is killed after its lease, and only then another starts', async () => {
   const it = await opened('clinging')
   start(it, 'c1', 'garbage')

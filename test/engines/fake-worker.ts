@@ -42,6 +42,10 @@ if (model === 'unloadable') {
   process.stderr.write('first word\nthe model cannot be read\n')
   process.exit(3)
 }
+if (model === 'refused') {
+  process.stderr.write('engine: the model is none\n')
+  process.exit(78)
+}
 if (model === 'mute') setInterval(() => undefined, 1_000)
 else listen()
 

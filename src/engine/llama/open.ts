@@ -100,8 +100,10 @@ function loadModel(library: Library, options: LlamaOptions): Pointer {
   const { result, lines } = library.logged(() => library.fn.modelLoad(options.modelPath, params))
   if (result !== null) return result
   const why = lines.join(' ') || 'no reason given'
+  const isNew = /unknown model architecture/.test(why)
   throw new LlamaError('model', `the model file ${options.modelPath} does not load: ${why}. `
-    + 'It must be a whole GGUF file; fetch it again, or name another.')
+    + (isNew ? `${library.name} does not know such models; take one that it knows.`
+      : 'It must be a whole GGUF file; fetch it again, or name another.'))
 }
 
 function checkModel(fn: Functions, model: Pointer, path: string): void {
