@@ -27,7 +27,7 @@ export function streamed(url: string, headers: Readonly<Record<string, string>>,
   const came: { readonly atMs: number; readonly bytes: Buffer }[] = []
   return new Promise((resolve, reject) => {
     const sent = request(`${url}/v1/chat/completions`, {
-      method: 'POST', headers: { 'content-type': 'application/json', 'content-length': Buffer.byteLength(text), ...headers }, signal,
+      method: 'POST', agent: false, headers: { 'content-type': 'application/json', 'content-length': Buffer.byteLength(text), ...headers }, signal,
     }, (response) => {
       response.on('data', (bytes: Buffer) => { came.push({ atMs: performance.now(), bytes }) })
       response.on('error', reject)

@@ -62,6 +62,8 @@ export class EngineLoop {
   readonly #running: Running
   readonly #speeds: Speeds
   readonly #moves: Moves
+  /** Of the row that is sampled. */
+  readonly #logits: Float32Array
   /** To be done between two batches, in order. */
   readonly #inbox: (() => void)[] = []
   #probe: Probe | null
@@ -74,6 +76,7 @@ export class EngineLoop {
   constructor(options: EngineOptions) {
     const { llama, template, chunkTokens, calibration, modelDigest, exact, emit, nowUs } = options
     this.#options = options
+    this.#logits = new Float32Array(llama.info.vocabSize)
     this.#contextTokens = Math.min(llama.info.laneTokens, llama.info.trainedContext)
     this.#imageKey = imageKey(llama.info, modelDigest)
     this.#exact = exact ?? UNKNOWN
@@ -229,7 +232,7 @@ export class EngineLoop {
     for (const [i, member] of members.entries()) {
       const last = kind === 'prefill' ? count - 1 : i
       member.advance(count, kind === 'prefill' ? 'prefilled' : 'decoded')
-      member.settle(rows[last]?.logits === true ? this.#options.llama.logits(last) : null)
+      member.settle(rows[last]?.logits === true ? this.#options.llama.logits(last, this.#logits) : null)
     }
 
     const tookMs = performance.now() - begunMs

@@ -63,6 +63,8 @@ export class Llama {
   readonly #candidates: Candidates
   readonly #flags: Uint8Array
   readonly #piece = new Uint8Array(PIECE_BYTES)
+  /** Of logits, by the library's address; read right after the library has named it, and at no other time. */
+  readonly #views = new Map<Pointer, Float32Array>()
   #decoded: readonly Row[] = []
   #busy = false
   #alive = true
@@ -162,15 +164,26 @@ export class Llama {
     }
   }
 
-  /** A copy of one row's logits; the index is the row's place in the last decode. */
-  logits(rowIndex: number): Float32Array {
+  /** One row's logits, copied into `into`; the index is the row's place in the last decode. */
+  logits(rowIndex: number, into: Float32Array = new Float32Array(this.info.vocabSize)): Float32Array {
     this.#idle('logits')
     if (this.#decoded[rowIndex]?.logits !== true) {
       throw new LlamaError('decode', `row ${rowIndex} of the last batch has no logits: it did not ask for them`)
     }
     const at = this.#fn.logitsAt(this.#context, rowIndex)
     if (at === null) throw new LlamaError('decode', `the library kept no logits of row ${rowIndex}`)
-    return new Float32Array(koffi.view(at, this.info.vocabSize * 4)).slice()
+    into.set(this.#viewOf(at))
+    return into
+  }
+
+  /** The library gives a row the same place in every batch until it takes more room; a view costs more than a copy. */
+  #viewOf(at: Pointer): Float32Array {
+    const known = this.#views.get(at)
+    if (known !== undefined) return known
+    if (this.#views.size >= this.info.batchTokens) this.#views.clear()
+    const view = new Float32Array(koffi.view(at, this.info.vocabSize * 4))
+    this.#views.set(at, view)
+    return view
   }
 
   /** Forgets what a lane holds from a position on, or all of it where this family cannot; how many tokens are left. */
