@@ -352,6 +352,8 @@ export function moveTo(core: CoreState, call: Call, stage: CallStage): void {
     dropReservation(core, call.id)
     endWait(core, call, call.stage.sinceUs)
   }
+  if (call.stage.kind === 'detached') core.detached.delete(call.id)
+  if (stage.kind === 'detached') core.detached.add(call.id)
   if (isOverStage(stage)) {
     core.openCalls -= 1
     const program = must(core.programs, call.program)

@@ -24,7 +24,7 @@ export function emptyCore(config: CoreConfig): CoreState {
     tenants: new Map(), sessions: new Map(), programs: new Map(), threads: new Map(), graphs: new Map(), calls: new Map(),
     interrupts: new Map(), states: new Map(), segments: new Map(), sharedRecords: new Map(), moves: new Map(), engines: new Map(),
     host: { totalBytes: config.hostBytesMax, ownedBytes: 0, reservedBytes: 0 },
-    queues: new Map(), turns: noTurns(), prices: UNPRICED, over: new Set(), provisional: new Set(), hosted: new Set(), openCalls: 0, digests: new Map(), timers: new Map(), toolCalls: new Map(),
+    queues: new Map(), turns: noTurns(), prices: UNPRICED, over: new Set(), provisional: new Set(), detached: new Set(), hosted: new Set(), openCalls: 0, digests: new Map(), timers: new Map(), toolCalls: new Map(),
     learned: { waitsOfKind: new Map(), waitsOfClass: new Map(), work: emptyWork(), unitMs: 0 },
   }
 }

@@ -186,6 +186,17 @@ export function giveUpParents(d: Deciding, id: CallId): void {
   fail(d, call, 'parent_failed', 'what it waits for did not commit within core.interruptMaxSeconds')
 }
 
+/** True where there was one that `may` go. */
+export function giveUpLongestDetached(d: Deciding, may: (call: Call) => boolean): boolean {
+  for (const id of d.core.detached) {
+    const call = must(d.core.calls, id)
+    if (!may(call)) continue
+    giveUp(d, call, 'its client is gone, and another waits for its place')
+    return true
+  }
+  return false
+}
+
 /** A detached call that nobody asked for again. */
 export function giveUpDetached(d: Deciding, id: CallId): void {
   const call = d.core.calls.get(id)

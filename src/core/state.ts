@@ -63,6 +63,8 @@ export interface CoreState {
   prices: Prices
   /** Programs that are over and whose names are still kept, the longest over first. */
   readonly over: Set<ProgramId>
+  /** Calls whose client is gone and may come back, the longest gone first. */
+  readonly detached: Set<CallId>
   /** Programs that have ended and may be reopened, the longest ended first. */
   readonly provisional: Set<ProgramId>
   /** States whose continuation is on host, the longest there first. */

@@ -5,6 +5,7 @@
  */
 import { must } from './assert.ts'
 import { bandOf } from './queue/bands.ts'
+import { giveUpLongestDetached } from './call.ts'
 import { isOver } from './call-read.ts'
 import { claimOf, lastOpenOf, threadOfNode, threadRefusal, type Claim } from './claim.ts'
 import { clearTimer, ignore, type Deciding } from './deciding.ts'
@@ -81,18 +82,23 @@ function retry(d: Deciding, input: Submit, call: Call): void {
 // ---------------------------------------------------------------- admission
 
 function admission(d: Deciding, input: Submit): Refusal | null {
-  const open = d.core.openCalls
-  if (open >= d.core.config.callsOpenMax) {
-    return { code: 'queue_full', why: `${open} calls are open, and callsOpenMax is ${d.core.config.callsOpenMax}` }
-  }
-  const own = d.core.tenants.get(input.tenant)?.openCalls ?? 0
-  const { tenantCallsOpenMax } = d.core.config
-  if (own >= tenantCallsOpenMax) return { code: 'tenant_full', why: `${own} of its calls are open, and tenantCallsOpenMax is ${tenantCallsOpenMax}` }
   const engines = [...d.core.engines.values()]
   if (engines.length === 0) return { code: 'engine_unavailable', why: 'no engine has joined yet' }
-  if (engines.some((engine) => engine.capabilities.models.includes(input.model))) return null
+  if (engines.some((engine) => engine.capabilities.models.includes(input.model))) return callsFull(d, input)
   const served = [...new Set(engines.flatMap((engine) => engine.capabilities.models))].sort().join(', ')
   return { code: 'unknown_model', why: `no engine serves ${input.model}; served: ${served}` }
+}
+
+/** At a limit of open calls the one whose client has been gone the longest gives way. */
+function callsFull(d: Deciding, { tenant }: Submit): Refusal | null {
+  const { callsOpenMax, tenantCallsOpenMax } = d.core.config
+  const own = d.core.tenants.get(tenant)?.openCalls ?? 0
+  if (own >= tenantCallsOpenMax && !giveUpLongestDetached(d, (call) => must(d.core.programs, call.program).tenant === tenant)) {
+    return { code: 'tenant_full', why: `${own} of its calls are open, and tenantCallsOpenMax is ${tenantCallsOpenMax}` }
+  }
+  const open = d.core.openCalls
+  if (open < callsOpenMax || giveUpLongestDetached(d, () => true)) return null
+  return { code: 'queue_full', why: `${open} calls are open, and callsOpenMax is ${callsOpenMax}` }
 }
 
 // ---------------------------------------------------------------- program and thread

@@ -282,6 +282,23 @@ test('a wait that expires beside an answer that was the last does not fail the p
   assert.equal(only(at.log, 'program.failed').length, 0)
 })
 
+test('at a limit of calls one whose client is gone gives way, the longest gone first, and a retry of it comes back as itself', () => {
+  for (const config of [{ tenantCallsOpenMax: 2 }, { callsOpenMax: 2 }]) {
+    const at = new Quiet(1, { config })
+    const [first, second] = [at.submit(), at.submit()] as const
+    at.restart()
+    assert.deepEqual([...at.core.detached], [first, second])
+    at.run(at.nowUs + 1_000_000)
+    at.submit({ digest: 'd2', call: 'again' as CallId })
+    assert.equal(only(at.log, 'call.attached').at(-1)?.as, second)
+    const third = at.submit()
+    assert.equal(at.core.calls.get(first)?.stage.kind, 'cancelled')
+    assert.ok(at.core.calls.has(third))
+    at.submit()
+    assert.equal(only(at.log, 'call.refused').length, 1, 'two are wanted')
+  }
+})
+
 test('an unknown model is refused with the names of those served', () => {
   const at = new Quiet(1)
   at.submit({ model: 'gpt-9' })

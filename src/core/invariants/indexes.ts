@@ -14,6 +14,8 @@ export function checkIndexes(core: Readonly<CoreState>): void {
   same(core.hosted, [...core.states.values()].filter(({ host, residence }) => host !== null && residence.kind === 'suspended').map(({ id }) => id), 'States on host')
   const over = [...core.programs.values()].filter(({ stage }) => stage.kind !== 'open' && !(stage.kind === 'ended' && stage.provisional))
   same(core.over, over.map(({ id }) => id), 'programs that are over')
+  const detached = [...core.calls.values()].filter(({ stage }) => stage.kind === 'detached')
+  same(core.detached, detached.map(({ id }) => id), 'calls whose client is gone')
   const provisional = [...core.programs.values()].filter(({ stage }) => stage.kind === 'ended' && stage.provisional)
   same(core.provisional, provisional.map(({ id }) => id), 'programs that have ended and may be reopened')
   const open = new Map<string, number>()
