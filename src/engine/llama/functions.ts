@@ -3,8 +3,9 @@
  * arguments they survive is the business of `llama.ts` and `grammar.ts`.
  */
 import type { LibraryHandle, TypeObject } from 'koffi'
-import { batch, contextParams, modelParams } from './layout.ts'
-import type { Batch, ContextParams, MaybePointer, ModelParams, Pointer } from './layout.ts'
+import koffi from 'koffi'
+import { batch, contextParams, modelParams, quantiseParams } from './layout.ts'
+import type { Batch, ContextParams, MaybePointer, ModelParams, Pointer, QuantiseParams } from './layout.ts'
 
 type Fn<A extends readonly unknown[], R> = (...args: A) => R
 
@@ -55,6 +56,8 @@ export interface Functions {
   readonly samplerAccept: Fn<[Pointer, number], void>
   readonly samplerClone: Fn<[Pointer], MaybePointer>
   readonly samplerFree: Fn<[Pointer], void>
+  readonly quantiseDefaults: Fn<[], QuantiseParams>
+  readonly quantise: Fn<[string, string, QuantiseParams], number>
 }
 
 export function declareFunctions(llama: LibraryHandle): Functions {
@@ -106,5 +109,7 @@ export function declareFunctions(llama: LibraryHandle): Functions {
     samplerAccept: f('llama_sampler_accept', 'void', [p, 'int32_t']),
     samplerClone: f('llama_sampler_clone', p, [p]),
     samplerFree: f('llama_sampler_free', 'void', [p]),
+    quantiseDefaults: f('llama_model_quantize_default_params', quantiseParams, []),
+    quantise: f('llama_model_quantize', 'uint32_t', ['str', 'str', koffi.pointer(quantiseParams)]),
   } as Functions
 }

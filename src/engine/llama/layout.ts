@@ -141,6 +141,42 @@ export const contextParams = koffi.struct({
   ctx_other: pointer,
 } satisfies Record<keyof ContextParams, TypeObject | string>)
 
+export interface QuantiseParams {
+  nthread: number
+  ftype: number
+  output_tensor_type: number
+  token_embedding_type: number
+  allow_requantize: boolean
+  quantize_output_tensor: boolean
+  only_copy: boolean
+  pure: boolean
+  keep_split: boolean
+  dry_run: boolean
+  imatrix: MaybePointer
+  kv_overrides: MaybePointer
+  tt_overrides: MaybePointer
+  prune_layers: MaybePointer
+  max_buf_size: number | bigint
+}
+
+export const quantiseParams = koffi.struct({
+  nthread: 'int32_t',
+  ftype: 'int32_t',
+  output_tensor_type: 'int32_t',
+  token_embedding_type: 'int32_t',
+  allow_requantize: 'bool',
+  quantize_output_tensor: 'bool',
+  only_copy: 'bool',
+  pure: 'bool',
+  keep_split: 'bool',
+  dry_run: 'bool',
+  imatrix: pointer,
+  kv_overrides: pointer,
+  tt_overrides: pointer,
+  prune_layers: pointer,
+  max_buf_size: 'size_t',
+} satisfies Record<keyof QuantiseParams, TypeObject | string>)
+
 /** Passed by value to `llama_decode`; the arrays are ours. */
 export interface Batch {
   n_tokens: number
@@ -187,6 +223,20 @@ const CONTEXT_DEFAULTS: Partial<ContextParams> = {
   type_k: TYPE_F16, type_v: TYPE_F16, abort_callback: null, abort_callback_data: null, embeddings: false,
   offload_kqv: true, no_perf: true, op_offload: true, swa_full: true, kv_unified: false,
   samplers: null, n_samplers: 0, ctx_other: null,
+}
+
+/** What `llama_model_quantize_default_params` of LAYOUT_VERSION answers. */
+const QUANTISE_DEFAULTS: Partial<QuantiseParams> = {
+  nthread: 0, ftype: 7, output_tensor_type: 43, token_embedding_type: 43, allow_requantize: false, quantize_output_tensor: true,
+  only_copy: false, pure: false, keep_split: false, dry_run: false, imatrix: null, kv_overrides: null, tt_overrides: null,
+  prune_layers: null, max_buf_size: 8 * 1024 ** 3,
+}
+
+/** Throws where L2 does not hold for the quantiser, which only its own users need. */
+export function checkQuantiser(params: QuantiseParams): void {
+  const wrong = differences('llama_model_quantize_params', QUANTISE_DEFAULTS, params)
+  if (wrong.length === 0) return
+  throw new LlamaError('layout', `the llama library's quantiser has another layout than that of ${LAYOUT_VERSION}: ${wrong.slice(0, 4).join(', ')}.`)
 }
 
 /** Throws where L1 or L2 does not hold. */
