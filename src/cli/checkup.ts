@@ -1,11 +1,14 @@
 /** Owns the checks of `entracte doctor`, one function each. Every one answers, also where what it looks at is broken. */
 import { accessSync, constants, existsSync, statfsSync } from 'node:fs'
-import { freemem, totalmem } from 'node:os'
+import { availableParallelism, freemem, totalmem } from 'node:os'
 import { dirname } from 'node:path'
 import type { Config, EngineConfig } from '../config.ts'
 import { size } from '../core/explain/explain-text.ts'
 import { ModelError } from '../models/model-error.ts'
 import { resolveModel } from '../models/resolve.ts'
+import type { WireDescription } from '../protocol/engine.ts'
+import { describedBy } from './described-model.ts'
+import { CliFailure } from './failure.ts'
 import type { ConfigOptions } from './options.ts'
 import { probeAnswers } from './probe-answers.ts'
 import { settingsOf } from './settings.ts'
@@ -29,6 +32,9 @@ const DISK_BYTES_MIN = 100 << 20
 /** What model, context and process take beside the host tier, with the default model. */
 const MEMORY_BYTES_WANTED = 1 << 30
 const PORT_ANSWER_MS = 1_000
+/** A stream that stands still for longer is seen. */
+const CHUNK_MS_WANTED = 2_000
+const CHUNK_TOKENS_LEAST = 16
 
 const ok = (name: string, found: string): Check => ({ name, status: 'ok', found, next: null })
 const warn = (name: string, found: string, next: string): Check => ({ name, status: 'warn', found, next })
@@ -72,7 +78,7 @@ function settingsCheck(engine: EngineConfig): Check {
 async function parts(engine: Embedded, config: Config): Promise<readonly Check[]> {
   const library = await libraryOf(engine)
   const model = await modelOf(engine)
-  return [library.check, model.check, exactness(engine, model.digest, library.release, library.cpuKernel)]
+  return [library.check, model.check, ...await measured(engine, model.path), exactness(engine, model.digest, library.release, library.cpuKernel)]
 }
 
 async function libraryOf(engine: Embedded): Promise<{ readonly check: Check; readonly release: string | null; readonly cpuKernel: string | null }> {
@@ -88,16 +94,63 @@ async function libraryOf(engine: Embedded): Promise<{ readonly check: Check; rea
 }
 
 /** Without fetching: what a start would find, or do first. */
-async function modelOf(engine: Embedded): Promise<{ readonly check: Check; readonly digest: string | null }> {
+async function modelOf(engine: Embedded): Promise<{ readonly check: Check; readonly digest: string | null; readonly path: string | null }> {
   const name = `model of ${engine.id}`
   try {
     const { name: found, path, source, digest } = await resolveModel({ model: engine.model, env: { ...process.env, ENTRACTE_OFFLINE: '1' } })
     const checked = `${found} (${source}), checksum ok: ${path}`
     const check = source === 'tiny' ? warn(name, checked, 'its weights are random and its text means nothing; it is for tests.') : ok(name, checked)
-    return { check, digest }
+    return { check, digest, path }
   } catch (error) {
-    return { check: modelMissing(name, error), digest: null }
+    return { check: modelMissing(name, error), digest: null, path: null }
   }
+}
+
+/** Loads the model with the settings of the configuration, and says what they came to. */
+async function measured(engine: Embedded, modelPath: string | null): Promise<readonly Check[]> {
+  if (modelPath === null) return []
+  const name = `settings of ${engine.id}`
+  try {
+    const model = await describedBy({ ...engine, modelPath, libraryDir: engine.library, probeCachePath: null })
+    return [threadsCheck(engine), chunkCheck(engine, model), memoryCheck(engine, model)]
+  } catch (error) {
+    if (!(error instanceof CliFailure)) throw error
+    return [fail(name, `${error.message}\n${error.why ?? ''}`.trim(), error.next ?? 'do what it says, or name another model.')]
+  }
+}
+
+function threadsCheck({ id, threads }: Embedded): Check {
+  const name = `threads of ${id}`
+  const processors = availableParallelism()
+  const found = `${threads} of ${processors} processors`
+  if (threads === Math.max(1, processors - 1)) return ok(name, `${found}: one is left for everybody else`)
+  if (threads >= processors) {
+    return warn(name, found, `set threads to ${Math.max(1, processors - 1)}: the engine's threads wait for each other, so one that shares its processor holds up all.`)
+  }
+  return warn(name, found, `set threads to ${processors - 1}, unless other programs need the processors.`)
+}
+
+/** What a chunk costs those who decode meanwhile. */
+function chunkCheck({ id, chunkTokens, lanes }: Embedded, { speeds }: WireDescription): Check {
+  const name = `speed of ${id}`
+  const chunkMs = Math.round(chunkTokens * speeds.prefillNsPerToken / 1e6)
+  const perSecond = (ns: number, tokens: number): string => (tokens * 1e9 / Math.max(1, ns)).toFixed(1)
+  const decode = (rows: number): number => speeds.decodeBaseNs + rows * speeds.decodeRowNs
+  const found = `measured now: ${perSecond(speeds.prefillNsPerToken, 1)} prompt tokens/s, ${perSecond(decode(1), 1)} output tokens/s alone, `
+    + `${perSecond(decode(lanes), lanes)} with all ${lanes} lanes; a chunk of ${chunkTokens} takes ${chunkMs} ms`
+  if (chunkMs <= CHUNK_MS_WANTED) return ok(name, found)
+  const smaller = Math.max(CHUNK_TOKENS_LEAST, Math.floor(CHUNK_MS_WANTED * 1e6 / speeds.prefillNsPerToken / CHUNK_TOKENS_LEAST) * CHUNK_TOKENS_LEAST)
+  return chunkTokens <= smaller ? ok(name, found)
+    : warn(name, found, `set chunkTokens to ${smaller}: a stream may stand still for as long as a chunk of somebody else's prompt takes. Look again when the machine is quiet.`)
+}
+
+function memoryCheck({ id, lanes, laneTokens, flashAttention, extraBuffers }: Embedded, model: WireDescription): Check {
+  const { weightsBytes, kvBytesPerToken, stateBytes, can } = model
+  const laneBytes = laneTokens * kvBytesPerToken + stateBytes
+  const found = `weights ${size(weightsBytes)}, read through a memory map and not locked; KV in F16, ${size(lanes * laneBytes)} in ${lanes} lanes of ${size(laneBytes)}; `
+    + `flash attention ${flashAttention ? 'on' : 'off'}, weights ${extraBuffers ? 'repacked' : 'as they are'}, no layer on a GPU`
+  if (can.image) return ok(`memory of ${id}`, found)
+  return warn(`memory of ${id}`, found, 'a State of this model stays in its lane or is recomputed: give it more lanes, or take a model with plain attention.')
 }
 
 function modelMissing(name: string, error: unknown): Check {

@@ -1,23 +1,19 @@
 /**
- * Owns `entracte models show`: what an engine would do with a model, asked of the engine's own program, so that a file
- * the library does not survive ends that process and not this one.
+ * Owns `entracte models show`: what an engine would do with a model, as the engine's own program describes it, and what
+ * fits in this machine's memory.
  */
-import { spawn } from 'node:child_process'
-import { fileURLToPath } from 'node:url'
 import { Command } from 'commander'
 import { size } from '../core/explain/explain-text.ts'
 import { readGguf, type Gguf } from '../models/gguf.ts'
 import { resolveModel } from '../models/resolve.ts'
 import type { WireDescription } from '../protocol/engine.ts'
-import { CliFailure, EXIT } from './failure.ts'
+import { describedBy } from './described-model.ts'
 import { wholeNumber } from './options.ts'
 import { probeAnswers, type ProbeAnswer } from './probe-answers.ts'
 import { print, printJson } from './terminal.ts'
 
-const WORKER_PATH = fileURLToPath(new URL('../engine/worker.js', import.meta.url))
 /** The least an engine can be started with. */
-const ASKED = ['--describe', '--lanes', '1', '--lane-tokens', '256', '--threads', '1']
-const ANSWER_BYTES_MAX = 1 << 20
+const LEAST = { lanes: 1, laneTokens: 256, threads: 1, chunkTokens: 128, flashAttention: false, extraBuffers: true, probeCachePath: null } as const
 /** What a batch needs beside weights and KV, and the process itself. */
 const WORKING_BYTES = 256 << 20
 const LANES_MAX = 256
@@ -50,7 +46,7 @@ Loads the model once, in a process of its own; fetches nothing.`)
     const { path, name, digest } = await resolveModel({ model: given, env: { ...process.env, ENTRACTE_OFFLINE: '1' } })
     const head = readGguf(path)
     const availableBytes = process.availableMemory()
-    const described = await describedBy(path, options.library)
+    const described = await describedBy({ ...LEAST, modelPath: path, libraryDir: options.library ?? null })
     const fits = fitsIn(availableBytes, described, options.laneTokens)
     const exact = probeAnswers().filter(({ modelDigest, library, cpuKernel }) =>
       modelDigest === digest && library === described.library && cpuKernel === described.cpuKernel)
@@ -58,26 +54,7 @@ Loads the model once, in a process of its own; fetches nothing.`)
     else print(text(name, path, head, described, exact, fits, availableBytes))
   })
 
-// ---------------------------------------------------------------- asking
-
-async function describedBy(path: string, library: string | undefined): Promise<WireDescription> {
-  const child = spawn(process.execPath, [WORKER_PATH, ...ASKED, '--model', path, ...(library === undefined ? [] : ['--library', library])], {
-    stdio: ['ignore', 'pipe', 'pipe'], windowsHide: true,
-  })
-  let said = ''
-  let words = ''
-  child.stdout.setEncoding('utf8').on('data', (chunk: string) => { said = (said + chunk).slice(-ANSWER_BYTES_MAX) })
-  child.stderr.setEncoding('utf8').on('data', (chunk: string) => { words = (words + chunk).slice(-ANSWER_BYTES_MAX) })
-  const { code, signal } = await new Promise<{ code: number | null; signal: string | null }>((resolve, reject) => {
-    child.once('error', reject)
-    child.once('close', (ended, by) => resolve({ code: ended, signal: by }))
-  })
-  if (code === 0) return JSON.parse(said) as WireDescription
-  const why = words.trim().replace(/^engine: /, '')
-  if (signal === null) throw new CliFailure(EXIT.failed, 'an engine cannot serve this model.', why, null)
-  throw new CliFailure(EXIT.failed, `the library did not survive this model: its process was ended by ${signal}.`, why === '' ? null : why,
-    'fetch the file again, or name another.')
-}
+// ---------------------------------------------------------------- what fits
 
 function fitsIn(availableBytes: number, { weightsBytes, kvBytesPerToken, stateBytes, trainedContext }: WireDescription, asked: number | undefined): readonly Fit[] {
   const left = availableBytes - weightsBytes - WORKING_BYTES

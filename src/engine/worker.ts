@@ -17,6 +17,7 @@ import { ProbeCache } from './probe-cache.ts'
 import { lostTexts } from './round-trip.ts'
 import { SettingsError, readSettings } from './settings.ts'
 import type { Settings } from './settings.ts'
+import { Speeds } from './speeds.ts'
 import { TemplateError } from './template.ts'
 import { templateOf } from './model-template.ts'
 
@@ -84,9 +85,11 @@ async function main(settings: Settings): Promise<void> {
 }
 
 /** What an engine with these settings would serve, on stdout. */
-function say(settings: Settings): void {
+async function say(settings: Settings): Promise<void> {
   const llama = Llama.load({ ...settings, batchTokens: settings.chunkTokens })
-  writeSync(process.stdout.fd, `${JSON.stringify(describe(llama, templateOf(llama), lostTexts(llama)))}\n`)
+  const loses = lostTexts(llama)
+  const speeds = new Speeds(await calibrate(llama)).snapshot()
+  writeSync(process.stdout.fd, `${JSON.stringify(describe(llama, templateOf(llama), loses, speeds))}\n`)
   llama.dispose()
 }
 
@@ -150,7 +153,7 @@ async function digestOf(path: string): Promise<string> {
 
 try {
   const settings = readSettings(process.argv.slice(2))
-  if (settings.describe) say(settings)
+  if (settings.describe) await say(settings)
   else await main(settings)
 } catch (error) {
   const said = error instanceof SettingsError || error instanceof LlamaError || error instanceof TemplateError

@@ -88,6 +88,8 @@ export interface WireDescription {
   readonly reasoning: { readonly open: string; readonly close: string } | null
   /** Scripts whose text the tokenizer does not give back. */
   readonly loses: readonly string[]
+  /** Measured with a few short batches. */
+  readonly speeds: WireSpeeds
 }
 
 export type WirePart =

@@ -147,13 +147,16 @@ describe('doctor', () => {
     assert.match(report.version, /^\d+\.\d+\.\d+/)
     assert.equal(code, report.ok ? 0 : 1)
     const names = report.checks.map(({ name }) => name)
-    for (const name of ['node', 'configuration', 'engine local', 'library of local', 'model of local', 'images', 'memory', 'data', 'port']) {
+    for (const name of ['node', 'configuration', 'engine local', 'library of local', 'model of local', 'threads of local', 'speed of local', 'memory of local', 'exactness of local', 'images', 'memory', 'data', 'port']) {
       assert.ok(names.includes(name), `${name} is looked at`)
     }
     for (const { name, status, next } of report.checks) assert.equal(next === null, status === 'ok', `${name} says what to do where it is not ok`)
     const { status, found } = report.checks.find(({ name }) => name === 'model of local') ?? { status: '', found: '' }
     assert.equal(status, 'warn')
     assert.match(found, /tiny/)
+    const of = (name: string): string => report.checks.find((check) => check.name === name)?.found ?? ''
+    assert.match(of('speed of local'), /measured now: [\d.]+ prompt tokens\/s, [\d.]+ output tokens\/s alone, [\d.]+ with all 8 lanes; a chunk of 128 takes \d+ ms/)
+    assert.match(of('memory of local'), /KV in F16, 16\.0 MiB in 8 lanes of 2\.0 MiB; flash attention off, weights repacked, no layer on a GPU/)
   })
   test('says of a missing model that the first start fetches it, and of a missing library that nothing can start', async () => {
     const file = join(folder, 'engines.yaml')
