@@ -17,13 +17,20 @@ import type { Reading, ToolFormat } from './tool-format/format.ts'
 import type { CommittedMessage } from './token-record.ts'
 
 /**
+ * What looked like a call for long and was none is read again for calls inside it, up to this many characters of a
+ * message; after that all of it is text, so that no output takes time in the square of its length.
+ */
+const READ_AGAIN_CHARS_MAX = 2_000_000
+
+/**
  * Where the parser is:
  *   start  before anything but space: a bare section may begin
  *   text   in content; the end of it may be held back
  *   gap    after a section: space is dropped if nothing but calls follow it
  *   call   after an opening, inside a section
+ *   over   all that follows is text
  */
-type Place = 'start' | 'text' | 'gap' | 'call'
+type Place = 'start' | 'text' | 'gap' | 'call' | 'over'
 
 interface ToolParserOptions {
   readonly format: ToolFormat
@@ -49,6 +56,7 @@ export class ToolCallParser {
   #content = ''
   #parts: WirePart[] = []
   #cutShort = false
+  #readAgainChars = 0
 
   constructor(options: ToolParserOptions) {
     this.#options = options
@@ -99,6 +107,9 @@ export class ToolCallParser {
       case 'call':
         this.#section.push(rest)
         return this.#read()
+      case 'over':
+        this.#text(rest)
+        return ''
     }
   }
 
@@ -189,6 +200,8 @@ export class ToolCallParser {
       return this.#section.rest
     }
     this.#text(this.#opener)
+    this.#readAgainChars += this.#section.taken
+    if (this.#readAgainChars > READ_AGAIN_CHARS_MAX) this.#place = 'over'
     return this.#section.text
   }
 

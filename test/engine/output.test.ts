@@ -4,6 +4,7 @@ import fc from 'fast-check'
 import type { WirePart } from '../../src/protocol/engine.ts'
 import { OutputPipeline } from '../../src/engine/output.ts'
 import type { OutputEnd, OutputOptions, ToolParsing } from '../../src/engine/output.ts'
+import { mistral } from '../../src/engine/tool-format/mistral.ts'
 import type { Tokenizer } from '../../src/engine/token-record.ts'
 import { CONTROL_X, EOT, IM_END, IM_START, VOCABULARY_SIZE, byteTokens, vocabulary } from './vocabulary.ts'
 
@@ -127,6 +128,23 @@ describe('the end of an output', () => {
     const written = [CONTROL_X, ...byteTokens('{"name": "f", "arguments": {}}</tool_call>'), IM_END]
     const end = run(written, { tokenizer: tagged, toolParsing: 'whole' })
     assert.deepEqual([end.toolCalls, end.finish, end.silent], [[{ name: 'f', arguments: '{}' }], 'tool_calls', []])
+  })
+
+  test('so are the other tags of the form of the model, and those of reasoning', () => {
+    for (const tag of ['[ARGS]', '</think>']) {
+      const tagged: Tokenizer = {
+        tokenize: (text, special) => vocabulary.tokenize(text, special),
+        piece: (token, special) => token === CONTROL_X ? Buffer.from(special ? tag : '') : vocabulary.piece(token, special),
+        isEog: (token) => vocabulary.isEog(token),
+        isControl: (token) => vocabulary.isControl(token),
+      }
+      const text = '<think>a</think>b[TOOL_CALLS]f[ARGS]{}'
+      const at = text.indexOf(tag)
+      const written = [...byteTokens(text.slice(0, at)), CONTROL_X, ...byteTokens(text.slice(at + tag.length)), IM_END]
+      const reasoning = { tags: { open: '<think>', close: '</think>' }, opened: false }
+      const end = run(written, { tokenizer: tagged, toolParsing: 'whole', toolFormat: mistral, reasoning })
+      assert.deepEqual(end.message, { content: 'b', reasoning: 'a', toolCalls: [{ name: 'f', arguments: '{}' }] }, tag)
+    }
   })
 
   test('it ends in tool calls where it ended by itself with whole calls, and only there', () => {

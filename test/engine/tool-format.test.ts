@@ -233,6 +233,7 @@ describe('reasoning', () => {
     )
     assert.deepEqual(alike('\nweil\n</think>\n\nJa.', think(true)), { content: 'Ja.', reasoning: 'weil', calls: [] })
     assert.deepEqual(alike('<think>\n\n</think>\n\nJa.', think()), { content: 'Ja.', reasoning: '', calls: [] })
+    assert.deepEqual(alike('<think>\na</think>\nJa.\n\nNein.', think()), { content: 'Ja.\n\nNein.', reasoning: 'a', calls: [] })
     assert.deepEqual(alike(' \n<think>a', think()), { content: '', reasoning: 'a', calls: [] })
   })
 

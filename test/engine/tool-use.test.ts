@@ -38,6 +38,8 @@ describe('the form of tool calls', () => {
     assert.equal(useOf(VALUES), 'native qwen-coder values')
     assert.equal(useOf(TOLD_CALLS), 'written granite')
     assert.equal(useOf(CHATML), 'plain hermes')
+    const own = TOLD_CALLS.replace('{{ message.content }}', "{{ message.content }}{% if message.tool_calls %}{{ message.tool_calls | tojson }}{% endif %}")
+    assert.equal(useOf(own), 'plain hermes', 'a form of its own is none of those that its text names')
   })
 
   test('holds what is rendered, parsed and forced together, and arguments stand as they were given', () => {

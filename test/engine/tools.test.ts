@@ -5,6 +5,7 @@ import type { WirePart } from '../../src/protocol/engine.ts'
 import { jsonText } from '../../src/engine/grammar/json-text.ts'
 import { writeMessage } from '../../src/engine/tool-format/format.ts'
 import { hermes } from '../../src/engine/tool-format/hermes.ts'
+import { qwenCoder } from '../../src/engine/tool-format/qwen-coder.ts'
 import { ToolCallParser } from '../../src/engine/tools.ts'
 import type { CommittedMessage } from '../../src/engine/token-record.ts'
 
@@ -138,6 +139,22 @@ describe('what is nearly a call', () => {
     assert.equal(parse(`a\n${call}\n\n`).message.content, 'a')
     assert.equal(parse(`a\n${call}\n done`).message.content, 'a\n done')
     assert.equal(parse(`a\n${call}\n<tool`).message.content, 'a\n<tool')
+  })
+
+  test('that begins again and again and never ends takes no time in the square of its length', () => {
+    const again = (text: string): ToolCallParser['message'] => {
+      const parser = new ToolCallParser({ format: qwenCoder, streamed: false, tools: [] })
+      parser.push(text)
+      parser.end()
+      return parser.message
+    }
+    const begun = '<function=f><parameter=a>'
+    const call = '<tool_call><function=f></function></tool_call>'
+    const begunMs = performance.now()
+    const text = begun.repeat(4_000) + call
+    assert(again(text).content === text, 'all of it is text')
+    assert(performance.now() - begunMs < 10_000)
+    assert.equal(again(`${'<function=f>x'.repeat(4_000)}${call}`).toolCalls.length, 1, 'what breaks at once costs nothing')
   })
 
   test('a held call that is cut stays a call, and says that it was cut', () => {

@@ -7,6 +7,7 @@
  * F2 a reader that meets what cannot be a call throws NotACall with the cursor before it.
  */
 import type { ToolDefinition } from '../../protocol/chat.ts'
+import { overlap } from '../stop.ts'
 
 /** What came after an opening is no call. */
 export class NotACall extends Error {}
@@ -89,6 +90,8 @@ export class Section {
   }
 
   get text(): string { return this.#text }
+  /** Characters that were taken. */
+  get taken(): number { return this.#at }
   /** What was not taken. */
   get rest(): string { return this.#text.slice(this.#at) }
 
@@ -139,14 +142,36 @@ export class Section {
 
   /** The text up to the first of `marks`, which is taken too. Longer than `charsMax` is no call. */
   *until(marks: readonly string[], charsMax: number): Reading<{ readonly text: string; readonly mark: string }> {
-    let text = ''
+    const begin = this.#at
+    const longest = Math.max(...marks.map((mark) => mark.length))
     for (;;) {
-      for (const mark of marks) if (yield* this.found(mark)) return { text, mark }
-      const unit = yield* this.peek()
-      if (unit === '' || text.length === charsMax) throw new NotACall()
-      text += unit
-      this.#at++
+      const { at, mark } = this.#first(marks)
+      if (at - begin > charsMax) {
+        this.#at = begin + charsMax
+        throw new NotACall()
+      }
+      if (mark !== null) {
+        this.#at = at + mark.length
+        return { text: this.#text.slice(begin, at), mark }
+      }
+      if (this.#ended) {
+        this.#at = this.#text.length
+        throw new NotACall()
+      }
+      this.#at = Math.max(begin, this.#text.length - longest + 1)
+      yield
     }
+  }
+
+  /** Where the first mark is, from the cursor on; or where one may begin that is not there yet. */
+  #first(marks: readonly string[]): { readonly at: number; readonly mark: string | null } {
+    let first: { readonly at: number; readonly mark: string | null } = { at: this.#text.length, mark: null }
+    for (const mark of marks) {
+      const found = this.#text.indexOf(mark, this.#at)
+      const at = found === -1 ? this.#text.length - overlap(this.#text, mark) : found
+      if (at < first.at || (at === first.at && first.mark === null)) first = { at, mark: found === -1 ? null : mark }
+    }
+    return first
   }
 }
 
