@@ -6,8 +6,10 @@
 import { planOf } from './call-plan.ts'
 import type { CallPlan } from './call-plan.ts'
 import { Fed } from './fed.ts'
+import { openedCallsGrammar } from './grammar/tool-call-grammar.ts'
 import { heldTokens } from './lanes.ts'
 import type { Lane, Lanes } from './lanes.ts'
+import { LazyGrammar } from './lazy-grammar.ts'
 import type { Llama } from './llama/llama.ts'
 import { LlamaError } from './llama/llama.ts'
 import { OutputPipeline } from './output.ts'
@@ -63,21 +65,34 @@ export function admit(host: AdmissionHost, start: StartRequest, preparedBytes: U
   const planFrom = (kept: number): Plan => new Plan(read.tokens, read.runs, start.forced, kept, start.replay === 'plain')
   const wanted = planFrom(held)
   const plan = heldTokens(lane) > wanted.begin && !host.llama.info.trims ? planFrom(0) : wanted
+  const output = new OutputPipeline({
+    tokenizer: host.llama, isEnd, stops, toolParsing, toolFormat, tools,
+    reasoning: gbnf === null ? reasoningIn(host.template, read.text) : null,
+  })
   const sequence = new Sequence({
-    start, lane, plan, grammar, sampling, topLogprobs, prepared: read,
+    start, lane, plan, output, sampling, topLogprobs, prepared: read,
+    grammar: grammar ?? grammarOnceOpened(host.llama, planned.plan, output),
     changes: tokenRules === null ? null : new LogitChanges(tokenRules, read.tokens, (token) => host.llama.isEog(token)),
     spell: (token) => host.llama.piece(token, true),
     sampler: host.sampler,
     fed: cutTo(host.llama, lane, plan),
-    output: new OutputPipeline({
-      tokenizer: host.llama, isEnd, stops, toolParsing, toolFormat, tools,
-      reasoning: gbnf === null ? reasoningIn(host.template, read.text) : null,
-    }),
     isEog: isEnd,
     contextTokens: host.contextTokens,
     startedUs: host.nowUs(),
   })
   return { ok: true, sequence }
+}
+
+function grammarOnceOpened(llama: Llama, { opened, tools }: CallPlan, output: OutputPipeline): LazyGrammar | null {
+  if (opened === null) return null
+  return new LazyGrammar({
+    make: () => {
+      const gbnf = openedCallsGrammar(tools, opened)
+      return gbnf === null ? null : llama.grammar(gbnf, GRAMMAR_ROOT)
+    },
+    tokenize: (text) => llama.tokenize(text, false),
+    opened: () => output.openCall,
+  })
 }
 
 /** What a grammar holds from its first token on leaves no room for reasoning; all else may begin with it. */

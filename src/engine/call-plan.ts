@@ -8,7 +8,7 @@ import { answerGrammar } from './grammar/answer-grammar.ts'
 import { RawGrammarError, SchemaError } from './grammar/schema-error.ts'
 import { toolCallGrammar } from './grammar/tool-call-grammar.ts'
 import type { ToolParsing } from './output.ts'
-import type { ToolFormat } from './tool-format/format.ts'
+import type { CallWriting, ToolFormat } from './tool-format/format.ts'
 import { hermes, hermesWriting } from './tool-format/hermes.ts'
 import { readTokenRules } from './token-rules.ts'
 
@@ -24,6 +24,8 @@ export interface CallPlan {
   /** GBNF whose root is `root`, where a tool call is forced or the answer has a form. */
   readonly grammar: string | null
   readonly toolParsing: ToolParsing
+  /** How calls are written that are held once the model opens one; null: none are. */
+  readonly opened: CallWriting | null
   /** The form of the calls that are searched for. */
   readonly toolFormat: ToolFormat
   readonly tools: readonly ToolDefinition[]
@@ -62,11 +64,15 @@ export function refusalOf(error: unknown): Refusal {
  */
 export function planCall(call: ChatCall, modelFormat: ToolFormat): CallPlan {
   const { tools, toolChoice, sampling, stop, maxTokens, format, tokenRules = null, topLogprobs = null } = call
-  const settled = { sampling, tokenRules, topLogprobs, stops: stop, maxTokens, tools, toolFormat: modelFormat }
+  const settled = { sampling, tokenRules, topLogprobs, stops: stop, maxTokens, tools, toolFormat: modelFormat, opened: null }
   if (toolChoice === 'none' || (toolChoice === 'auto' && tools.length === 0)) {
     return { ...settled, grammar: format === undefined ? null : answerGrammar(format, []), toolParsing: 'off' }
   }
-  if (toolChoice === 'auto' && format === undefined) return { ...settled, grammar: null, toolParsing: 'whole' }
+  // After calls that are held only the end may come.
+  const mayEnd = tokenRules === null || (tokenRules.minTokens === 0 && !tokenRules.ignoreEos)
+  if (toolChoice === 'auto' && format === undefined) {
+    return { ...settled, grammar: null, toolParsing: 'whole', opened: mayEnd ? modelFormat.writing : null }
+  }
   // Arguments that are no JSON cannot be held: such a call is written in the form that most models have seen.
   const { writing, toolFormat } = modelFormat.writing === null
     ? { writing: hermesWriting, toolFormat: hermes }

@@ -79,6 +79,12 @@ export class OutputPipeline {
     this.#tags = new Set([...format.opens, ...format.tags, ...thinking])
   }
 
+  /** Text of a tool call that was opened and is not over, from its opening to the last token, shown or not. */
+  get openCall(): string | null {
+    const open = this.#tools?.openText ?? null
+    return open === null || !this.#decoder.clean ? null : open + this.#stops.held
+  }
+
   /** `stopped`: the token ends generation or completed a stop string; push no more, call `end('stop')`. */
   push(token: number): { readonly parts: readonly WirePart[]; readonly stopped: boolean } {
     assert(!this.#stopped, 'a token came after the output had stopped')

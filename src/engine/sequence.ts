@@ -11,10 +11,12 @@ import type { Sampling } from '../protocol/chat.ts'
 import type { EngineRequest, WireLogprob, WirePart } from '../protocol/engine.ts'
 import type { Fed, Origin } from './fed.ts'
 import type { Lane } from './lanes.ts'
+import { LazyGrammar } from './lazy-grammar.ts'
+import type { MovingGrammar } from './lazy-grammar.ts'
 import { logprobOf } from './logprobs.ts'
 import type { OutputEnd, OutputPipeline } from './output.ts'
 import type { Piece, Plan } from './plan.ts'
-import type { Sampler, TokenGrammar } from './sampler.ts'
+import type { Sampler } from './sampler.ts'
 import { Account } from './service.ts'
 import type { LogitChanges } from './token-rules.ts'
 import type { Prepared } from './token-record.ts'
@@ -33,7 +35,7 @@ interface SequenceParts {
   readonly plan: Plan
   readonly sampling: Sampling
   readonly sampler: Sampler
-  readonly grammar: (TokenGrammar & { readonly slow: boolean; accept(token: number): void; dispose(): void }) | null
+  readonly grammar: MovingGrammar | LazyGrammar | null
   /** Null: the call asks for none. */
   readonly changes: LogitChanges | null
   readonly topLogprobs: number | null
@@ -182,6 +184,7 @@ export class Sequence {
     const eog = isEog(token)
     this.#last = { token, fresh, eog }
     const { parts, stopped } = output.push(token)
+    if (grammar instanceof LazyGrammar) grammar.look()
     if (fresh) this.#unsent.parts.push(...parts)
     if (eog) {
       this.ending = { kind: 'complete', reason: 'stop' }

@@ -24,6 +24,11 @@ export class StopSearch {
     return { text: all.slice(0, free), cutAt }
   }
 
+  /** What may yet become a stop string. */
+  get held(): string {
+    return this.#held
+  }
+
   /** What was held back and became no stop string. */
   end(): string {
     const rest = this.#held

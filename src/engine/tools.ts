@@ -46,6 +46,8 @@ export class ToolCallParser {
   #held = ''
   /** What stood for the opening, what leads to it included: text again if no call follows. */
   #opener = ''
+  /** The opening itself. */
+  #open = ''
   #section: Section
   #reading: Reading
   /** Calls of the present section. */
@@ -67,6 +69,11 @@ export class ToolCallParser {
 
   get message(): Pick<CommittedMessage, 'content' | 'toolCalls'> {
     return { content: this.#content, toolCalls: this.#calls.map((call) => ({ ...call })) }
+  }
+
+  /** The open section from its opening on; null where none is open, or one without an opening. */
+  get openText(): string | null {
+    return this.#place === 'call' && this.#open !== '' ? this.#open + this.#section.text : null
   }
 
   push(text: string): WirePart[] {
@@ -171,6 +178,7 @@ export class ToolCallParser {
   #enter(opener: string, open: string, rest: string): string {
     this.#place = 'call'
     this.#opener = opener
+    this.#open = open
     this.#held = ''
     this.#section = this.#newSection()
     this.#reading = this.#options.format.read(open, this.#section)

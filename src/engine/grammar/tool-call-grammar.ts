@@ -6,6 +6,7 @@ import type { ToolDefinition } from '../../protocol/chat.ts'
 import type { CallWriting } from '../tool-format/format.ts'
 import { hermesWriting } from '../tool-format/hermes.ts'
 import { Rules, literal } from './rules.ts'
+import { SchemaError } from './schema-error.ts'
 import { SchemaRules } from './schema-rules.ts'
 
 /** GBNF with the root `root`. Throws SchemaError where a tool's parameters cannot be held. */
@@ -14,6 +15,21 @@ export function toolCallGrammar(tools: readonly ToolDefinition[], writing: CallW
   const call = oneToolCall(rules, tools, writing)
   rules.define('root', [quoted(writing.begin), call, quoted(writing.end)].join(' ').trim(), 'tools')
   return rules.text()
+}
+
+/**
+ * The grammar of calls to the end of an answer, space after them included. Null where a tool's parameters cannot be
+ * held: nothing forces these calls, so nothing is refused.
+ */
+export function openedCallsGrammar(tools: readonly ToolDefinition[], writing: CallWriting): string | null {
+  const rules = new Rules()
+  try {
+    rules.define('root', `${toolCalls(rules, tools, writing)} [ \\n]{0,2}`, 'tools')
+    return rules.text()
+  } catch (error) {
+    if (error instanceof SchemaError) return null
+    throw error
+  }
 }
 
 /** An expression for calls of any of the tools, one after the other. */
