@@ -31,10 +31,12 @@ export function nativeTurns(
   messages: readonly ChatMessage[], format: ToolFormat, given: (text: string) => unknown,
 ): Turn[] {
   const called = new Map<string, { readonly id: string; readonly name: string }>()
+  let count = 0
   return messages.map(({ role, content, reasoning, toolCalls, toolCallId }) => {
     const calls = toolCalls.map((call, i) => {
-      const id = format.callId?.(call.name, i) ?? plainId(called.size)
+      const id = format.callId?.(call.name, i) ?? plainId(count)
       called.set(call.id, { id, name: call.name })
+      count++
       return { id, type: 'function', function: { name: call.name, arguments: given(call.arguments) } }
     })
     const answered = toolCallId === null ? null : called.get(toolCallId) ?? { id: toolCallId, name: '' }

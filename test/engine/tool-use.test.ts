@@ -85,6 +85,9 @@ describe('a conversation with calls', () => {
       toolCalls: message.toolCalls.map((call) => ({ ...call, id: `x${call.id}` })),
     }))
     assert.equal(textOf(template, first), textOf(template, others))
+    const source = NAMED_CALLS.replace("+ '[ARGS]'", "+ '[CALL_ID]' + call.id + '[ARGS]'")
+    const again = textOf(compile(source), [...first, ...asked(calls('{"q": "c"}'))])
+    assert.deepEqual(again.match(/call[0-9]{5}/g), ['call00000', 'call00001', 'call00002'], 'one that comes again is another')
   })
 
   test('that the template refuses is told with its reason', () => {
