@@ -26,9 +26,13 @@ export const serveCommand = (): Command => withConfig(new Command('serve'))
     const { start } = await import('../main.ts')
     const bar = new ModelBar()
     const server = await start(config, { onModelProgress: bar.update }).finally(() => bar.end())
-    const stopped = untilTold(() => server.close())
-    const model = await Promise.race([firstModel(server, config.engines.length), stopped.then(() => null)])
-    print(greeting(server.url, model, config.tenants.length > 0))
+    const told = new AbortController()
+    const stopped = untilTold(() => {
+      told.abort()
+      return server.close()
+    })
+    const model = await firstModel(server, config.engines.length, told.signal)
+    if (!told.signal.aborted) print(greeting(server.url, model, config.tenants.length > 0))
     await stopped
   })
 
@@ -47,16 +51,16 @@ function greeting(url: string, model: string | null, needsKey: boolean): string 
 }
 
 /** The door opens at once and the engines join behind it; a curl line is of use when one has. */
-async function firstModel(server: Server, engines: number): Promise<string | null> {
+async function firstModel(server: Server, engines: number, told: AbortSignal): Promise<string | null> {
   const byMs = performance.now() + JOIN_MS_MAX
   note(`the door is open at ${server.url}; waiting for ${engines === 1 ? 'the engine' : 'an engine'} to join`)
-  while (performance.now() < byMs) {
+  while (performance.now() < byMs && !told.aborted) {
     const joined = [...server.driver.core.engines.values()].find(({ stage }) => stage === 'joined')
     const model = joined?.capabilities.models[0]
     if (model !== undefined) return model
     await sleep(POLL_MS)
   }
-  note(`no engine has joined within ${JOIN_MS_MAX / 1_000} s: the log says why, and "entracte doctor" looks at what an engine needs`)
+  if (!told.aborted) note(`no engine has joined within ${JOIN_MS_MAX / 1_000} s: the log says why, and "entracte doctor" looks at what an engine needs`)
   return null
 }
 

@@ -21,6 +21,7 @@ const CAN: Readonly<Record<Shape, { readonly trims: boolean; readonly images: bo
   dense: { trims: true, images: true, memory: 'attention' },
   grouped: { trims: true, images: true, memory: 'attention' },
   window: { trims: true, images: false, memory: 'window' },
+  places: { trims: true, images: false, memory: 'attention' },
   recurrent: { trims: false, images: false, memory: 'recurrent' },
   hybrid: { trims: false, images: false, memory: 'hybrid' },
 }

@@ -16,8 +16,9 @@ const STATE = 16
 const RANK = 32
 const KERNEL = 4
 
-export type Shape = 'dense' | 'grouped' | 'window' | 'recurrent' | 'hybrid'
-export const SHAPES: readonly Shape[] = ['dense', 'grouped', 'window', 'recurrent', 'hybrid']
+/** `places`: positions of more than one number a token. */
+export type Shape = 'dense' | 'grouped' | 'window' | 'places' | 'recurrent' | 'hybrid'
+export const SHAPES: readonly Shape[] = ['dense', 'grouped', 'window', 'places', 'recurrent', 'hybrid']
 
 type Pairs = readonly (readonly [string, Value])[]
 
@@ -73,6 +74,10 @@ function attention(weights: Weights, at: string, kvHeads: number, shape: Shape):
   weights.matrix(`${at}.attn_v.weight`, WIDTH, kvHeads * HEAD_WIDTH)
   weights.matrix(`${at}.attn_output.weight`, WIDTH, WIDTH)
   if (shape === 'window') weights.ones(`${at}.post_attention_norm.weight`)
+  if (shape === 'places') {
+    weights.floats(`${at}.attn_q.bias`, () => 0.01, WIDTH)
+    for (const part of ['k', 'v']) weights.floats(`${at}.attn_${part}.bias`, () => 0.01, kvHeads * HEAD_WIDTH)
+  }
   if (shape !== 'hybrid') return
   weights.ones(`${at}.attn_q_norm.weight`, HEAD_WIDTH)
   weights.ones(`${at}.attn_k_norm.weight`, HEAD_WIDTH)
@@ -105,7 +110,7 @@ function shortConvolution(weights: Weights, at: string): void {
 }
 
 const ARCHITECTURES: Readonly<Record<Shape, string>> = {
-  dense: 'llama', grouped: 'llama', window: 'gemma2', recurrent: 'mamba', hybrid: 'lfm2',
+  dense: 'llama', grouped: 'llama', window: 'gemma2', places: 'qwen2vl', recurrent: 'mamba', hybrid: 'lfm2',
 }
 
 function headOf(shape: Shape, kvHeads: number): Pairs {
@@ -122,6 +127,7 @@ function headOf(shape: Shape, kvHeads: number): Pairs {
     u32('vocab_size', TINY_MODEL.vocabulary),
     ...(shape === 'window' ? [u32('attention.sliding_window', 32), u32('attention.key_length', HEAD_WIDTH), u32('attention.value_length', HEAD_WIDTH)] : []),
     ...(shape === 'recurrent' ? [u32('ssm.conv_kernel', KERNEL), u32('ssm.inner_size', INNER), u32('ssm.state_size', STATE), u32('ssm.time_step_rank', RANK)] : []),
+    ...(shape === 'places' ? [[`${architecture}.rope.dimension_sections`, { kind: 'i32s', value: [2, 3, 3, 0] }] as const] : []),
     ...(shape === 'hybrid' ? [u32('shortconv.l_cache', KERNEL - 1)] : []),
   ]
 }
