@@ -7,7 +7,8 @@ import assert from 'node:assert/strict'
 import { Fed } from './fed.ts'
 
 export interface Lane {
-  readonly index: number
+  /** Another once it was moved. */
+  index: number
   readonly state: string
   content: Content
 }
@@ -62,6 +63,17 @@ export class Lanes {
     assert(this.#owned.get(lane.state) === lane, `lane ${lane.index} is not owned by ${lane.state}`)
     this.#owned.delete(lane.state)
     this.#free.push(lane.index)
+  }
+
+  isFree(index: number): boolean {
+    return this.#free.includes(index)
+  }
+
+  /** Gives it a free place in exchange for its own; the caller has moved what it holds and emptied the old one. */
+  relocate(lane: Lane, to: number): void {
+    assert(this.#owned.get(lane.state) === lane && this.isFree(to), `${lane.state} cannot be moved to lane ${to}`)
+    this.#free.splice(this.#free.indexOf(to), 1, lane.index)
+    lane.index = to
   }
 
   owned(): Iterable<Lane> {

@@ -1,8 +1,8 @@
 /**
  * Owns the engine's loop: schedule -> execute -> postprocess. START HERE to read the engine: `schedule.ts` says what
- * runs next, `batch.ts` what goes to the library, `sequence.ts` what an attempt is; `plan.ts` and `lanes.ts` keep the
- * laws of origins and of lanes, `running.ts` begins and ends attempts, `moves.ts` takes States out and in, `probe.ts`
- * finds out whether all of this is exact here.
+ * runs next, `batch.ts` what goes to the library, `density.ts` in which lanes, `sequence.ts` what an attempt is;
+ * `plan.ts` and `lanes.ts` keep the laws of origins and of lanes, `running.ts` begins and ends attempts, `moves.ts`
+ * takes States out and in, `probe.ts` finds out whether all of this is exact here.
  *
  * L1 commands are obeyed in their order, between batches only, after the batch before was sampled: no State moves with
  *    logits and no token.
@@ -16,6 +16,7 @@ import { planFault } from './admission.ts'
 import { membersOf, rowsOf } from './batch.ts'
 import type { Batch } from './batch.ts'
 import { readRequest } from './commands.ts'
+import { Density } from './density.ts'
 import { imageKey } from './kv-image.ts'
 import { Lanes, heldTokens } from './lanes.ts'
 import { LlamaError } from './llama/llama.ts'
@@ -59,6 +60,7 @@ export class EngineLoop {
   readonly #imageKey: string
   readonly #lanes: Lanes
   readonly #schedule: Schedule
+  readonly #density: Density
   readonly #running: Running
   readonly #speeds: Speeds
   readonly #moves: Moves
@@ -83,6 +85,7 @@ export class EngineLoop {
     const lanes = this.#lanes = new Lanes(llama.info.lanes)
     const speeds = this.#speeds = new Speeds(calibration)
     this.#schedule = new Schedule(chunkTokens)
+    this.#density = new Density(llama, lanes, speeds, calibration.copyOutNsPerToken + calibration.copyInNsPerToken)
     this.#probe = exact === null ? new Probe(llama, lanes, chunkTokens) : null
     this.#running = new Running({
       llama, template, lanes, speeds, modelDigest, emit, nowUs,
@@ -121,7 +124,7 @@ export class EngineLoop {
       if (this.#stopping) break
       const batch = this.#schedule.next(this.#running.values())
       if (batch === null) await this.#idle()
-      else if (await this.#execute(batch)) this.#running.report()
+      else if (await this.#execute(this.#density.gather(batch))) this.#running.report()
     }
     this.#probe?.release()
     this.#running.dispose()

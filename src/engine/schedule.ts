@@ -1,6 +1,7 @@
 /**
- * Owns what runs next. Decodes and prefills take turns, so one chunk at most stands between two tokens of a running
- * call; of the lanes that prefill, the best-ranked goes first. Asked anew before every batch, so that an order given
+ * Owns what runs next. Decodes and prefills weigh the same, one batch each in turn: one chunk at most stands between two
+ * tokens of a running call, and one decode between two chunks of a prefill, so neither starves. All who decode do so
+ * together; of the lanes that prefill, the best-ranked goes first. Asked anew before every batch, so that an order given
  * meanwhile holds at once.
  */
 import type { Batch } from './batch.ts'

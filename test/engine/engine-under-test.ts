@@ -32,13 +32,18 @@ export type Command = Unsigned<EngineRequest>
 /** The engine was killed before it answered. */
 export class Killed extends Error {}
 
-/** The lane last given to a State; States of a test have names of their own. */
+/** The lane a State has, or had last; States of a test have names of their own. */
 const laneOf = new Map<string, number>()
 const take = Lanes.prototype.take
 Lanes.prototype.take = function (state) {
   const lane = take.call(this, state)
   laneOf.set(state, lane.index)
   return lane
+}
+const { relocate } = Lanes.prototype
+Lanes.prototype.relocate = function (lane, to) {
+  relocate.call(this, lane, to)
+  laneOf.set(lane.state, to)
 }
 
 /**

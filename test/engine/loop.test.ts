@@ -104,6 +104,25 @@ test('a decode waits for one chunk at most, and the two are never mixed', async 
   during.forEach((rows, i) => assert.equal(isPrefill(rows), i % 2 === 0, 'prefill and decode take turns'))
 })
 
+test('a State that runs apart is moved next to the others and yields what it would have yielded', async () => {
+  open({ lanes: 4 })
+  await begin('alone', 'tell me of the sea', { maxTokens: 60 })
+  await finish('alone')
+  engine.tell({ kind: 'discard', state: 'state-alone' })
+  await begin('a', 'hi', { maxTokens: 200 })
+  await begin('b', 'hi', { maxTokens: 40 })
+  await begin('c', 'tell me of the sea', { maxTokens: 60 })
+  await finish('b')
+  engine.tell({ kind: 'discard', state: 'state-b' })
+  await Promise.all([finish('a'), finish('c')])
+  const decodes = batches.filter((rows) => !isPrefill(rows)).map((rows) => rows.map(({ lane }) => lane))
+  assert.ok(decodes.some((lanes) => lanes.length === 3), 'all three ran together')
+  const pairs = decodes.filter((lanes) => lanes.length === 2)
+  assert.ok(pairs.every(([first, second]) => second === (first ?? 0) + 1), 'b, who ended between the two, left no gap')
+  assert.deepEqual(tokensOf('c'), tokensOf('alone'))
+  await settled()
+})
+
 test('no prefill has one row, whatever the prompt\'s length', async () => {
   open({ chunkTokens: 5, lanes: 2 })
   for (let length = 1; length <= 12; length++) {
