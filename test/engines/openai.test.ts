@@ -75,6 +75,30 @@ test('a call is forwarded whole, with the key, and nothing that was not asked fo
   })
 })
 
+test('what an answer is held to and how likely its tokens were go out and come back by the names of the wire', async () => {
+  const entry = (token: string, logprob: number) => ({ token, bytes: [...Buffer.from(token)], logprob })
+  const content = [{ ...entry('é', -0.5), top_logprobs: [entry('é', -0.5)] }, { token: 'x', bytes: null, logprob: -2, top_logprobs: [] }, { odd: 1 }]
+  const told = { choices: [{ delta: { content: 'éx' }, logprobs: { content }, finish_reason: null }] }
+  const stage = await opened((_, reply) => reply.stream().event(JSON.stringify(told)).chunk({}, 'stop').done())
+  const schema = { type: 'object' }
+  const rules = { presencePenalty: 0, frequencyPenalty: 0.5, repetitionPenalty: 1.1, bias: [[7, -1] as const], minTokens: 2, ignoreEos: true, stopTokens: [9] }
+  start(stage, {
+    model: 'm', messages: [message('user', 'hi')], tools: [], toolChoice: 'none', sampling: { temperature: 1, topP: 1, topK: 0, minP: 0 },
+    stop: [], maxTokens: 40, format: { kind: 'schema', schema }, tokenRules: rules, topLogprobs: 1,
+  })
+  await finished(stage)
+  const { messages: _, stream_options: __, ...asked } = stage.upstream.asked[0]?.body as Record<string, unknown>
+  assert.deepEqual(asked, {
+    model: 'm', temperature: 1, max_tokens: 40, seed: 77, stream: true, logprobs: true, top_logprobs: 1,
+    response_format: { type: 'json_schema', json_schema: { name: 'answer', strict: true, schema } },
+    frequency_penalty: 0.5, repetition_penalty: 1.1, logit_bias: { 7: -1 }, min_tokens: 2, ignore_eos: true, stop_token_ids: [9],
+  })
+  const { token: _token, ...é } = entry('é', -0.5)
+  assert.deepEqual(stage.listener.chunks(callId('c'), 1).flatMap(({ parts }) => parts), [
+    { kind: 'text', text: 'éx', logprobs: [{ ...é, top: [é] }, { bytes: [120], logprob: -2, top: [] }] },
+  ])
+})
+
 test('text and tool calls come back as parts, with our ids, and usage as the upstream counts', async () => {
   const stage = await opened((_, reply) => {
     reply.stream().chunk({ role: 'assistant', content: null }).chunk({ reasoning_content: 'hm' }).chunk({ content: 'let me ' }).chunk({ content: 'look' })

@@ -100,6 +100,16 @@ describe('grammar', () => {
   })
 })
 
+test('a grammar that opens twice as many ways with every token is ended, and others go on', async () => {
+  const bomb = ask({ grammar: 'root ::= s\ns ::= "a" s "b" | "a" s "c" | "d"', logit_bias: { 97: 100 }, temperature: 0 })
+  await assert.rejects(bomb, (thrown: unknown) => {
+    assert(thrown instanceof OpenAI.APIError, String(thrown))
+    assert.match(thrown.message, /the grammar takes too long/)
+    return true
+  })
+  assert.equal((await choiceOf({ max_tokens: 2 })).finish_reason, 'length')
+})
+
 describe('tokens', () => {
   test('logprobs are told of every token, whole and streamed alike', async () => {
     const fields = { logprobs: true, top_logprobs: 3, max_tokens: 12, temperature: 0.8 }
