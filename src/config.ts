@@ -77,6 +77,8 @@ const embedded = z.strictObject({
   flashAttention: z.boolean().default(false),
   /** Weights repacked for the CPU: faster, and for some quantisations not exact. */
   extraBuffers: z.boolean().default(true),
+  /** How weights come into memory: the library's choice, mapped from the file, mapped and locked there, or read whole. */
+  load: z.enum(['auto', 'map', 'lock', 'read']).default('auto'),
 })
 
 const scripted = z.strictObject({

@@ -134,9 +134,9 @@ async function engineOf(one: EngineConfig, config: Config, hooks: StartHooks, mo
       const model = await resolveModel({ model: one.model, env: process.env, ...(progress === undefined ? {} : { onProgress: progress }) })
       const cache = cacheDirectory(process.env)
       models.push(markInUse(cache, model.path))
-      const { id, lanes, laneTokens, threads, chunkTokens, flashAttention, extraBuffers, library } = one
+      const { id, lanes, laneTokens, threads, chunkTokens, flashAttention, extraBuffers, load, library } = one
       return new EmbeddedEngine({
-        id, lanes, laneTokens, threads, chunkTokens, flashAttention, extraBuffers, models: [model.name], modelPath: model.path, libraryDir: library,
+        id, lanes, laneTokens, threads, chunkTokens, flashAttention, extraBuffers, load, models: [model.name], modelPath: model.path, libraryDir: library,
         runtimeDir: config.dataDir, probeCachePath: join(cache, PROBES_FILE),
       })
     }

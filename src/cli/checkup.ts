@@ -144,10 +144,14 @@ function chunkCheck({ id, chunkTokens, lanes }: Embedded, { speeds }: WireDescri
     : warn(name, found, `set chunkTokens to ${smaller}: a stream may stand still for as long as a chunk of somebody else's prompt takes. Look again when the machine is quiet.`)
 }
 
-function memoryCheck({ id, lanes, laneTokens, flashAttention, extraBuffers }: Embedded, model: WireDescription): Check {
+const LOADS: Readonly<Record<Embedded['load'], string>> = {
+  auto: 'loaded as the library chooses', map: 'mapped from the file', lock: 'mapped from the file and locked in memory', read: 'read whole into memory',
+}
+
+function memoryCheck({ id, lanes, laneTokens, flashAttention, extraBuffers, load }: Embedded, model: WireDescription): Check {
   const { weightsBytes, kvBytesPerToken, stateBytes, can } = model
   const laneBytes = laneTokens * kvBytesPerToken + stateBytes
-  const found = `weights ${size(weightsBytes)}, read through a memory map and not locked; KV in F16, ${size(lanes * laneBytes)} in ${lanes} lanes of ${size(laneBytes)}; `
+  const found = `weights ${size(weightsBytes)}, ${LOADS[load]}; KV in F16, ${size(lanes * laneBytes)} in ${lanes} lanes of ${size(laneBytes)}; `
     + `flash attention ${flashAttention ? 'on' : 'off'}, weights ${extraBuffers ? 'repacked' : 'as they are'}, no layer on a GPU`
   if (can.image) return ok(`memory of ${id}`, found)
   return warn(`memory of ${id}`, found, 'a State of this model stays in its lane or is recomputed: give it more lanes, or take a model with plain attention.')

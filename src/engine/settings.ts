@@ -1,6 +1,8 @@
 /** Owns the engine process's command line. A wrong one is said and ends the process before anything is loaded. */
 import { availableParallelism } from 'node:os'
 import { parseArgs } from 'node:util'
+import { LOAD_MODES } from './llama/layout.ts'
+import type { LoadMode } from './llama/layout.ts'
 import { CHUNK_TOKENS_MIN } from './plan.ts'
 
 export interface Settings {
@@ -14,6 +16,7 @@ export interface Settings {
   readonly chunkTokens: number
   readonly flashAttention: boolean
   readonly extraBuffers: boolean
+  readonly load: LoadMode
   readonly libraryDir: string | null
   /** Where the answers of probes are kept; null: asked anew at every start. */
   readonly probeCachePath: string | null
@@ -56,11 +59,18 @@ export function readSettings(argv: readonly string[]): Settings {
     chunkTokens: whole('chunk-tokens', 128, CHUNK_TOKENS_MIN, CHUNK_TOKENS_MAX),
     flashAttention: given['flash-attention'],
     extraBuffers: !given['no-extra-buffers'],
+    load: loadMode(given.load ?? 'auto'),
     libraryDir: given.library ?? null,
     probeCachePath: given['probe-cache'] ?? null,
     probe: !given['no-probe'],
     describe: given.describe,
   }
+}
+
+function loadMode(name: string): LoadMode {
+  const found = (Object.keys(LOAD_MODES) as LoadMode[]).find((one) => one === name)
+  if (found !== undefined) return found
+  throw new SettingsError(`--load is ${name}; it must be one of ${Object.keys(LOAD_MODES).join(', ')}`)
 }
 
 function parse(argv: readonly string[]) {
@@ -69,7 +79,7 @@ function parse(argv: readonly string[]) {
       args: [...argv],
       options: {
         'socket': TEXT, 'model': TEXT, 'model-digest': TEXT, 'lanes': TEXT, 'lane-tokens': TEXT, 'threads': TEXT,
-        'chunk-tokens': TEXT, 'library': TEXT, 'probe-cache': TEXT,
+        'chunk-tokens': TEXT, 'library': TEXT, 'load': TEXT, 'probe-cache': TEXT,
         'flash-attention': FLAG, 'no-extra-buffers': FLAG, 'no-probe': FLAG, 'describe': FLAG,
       },
     }).values

@@ -17,6 +17,8 @@ export interface EngineSettings {
   readonly flashAttention: boolean
   /** Weights repacked for the CPU at load; faster, and for some quantisations not exact. */
   readonly extraBuffers: boolean
+  /** How weights come into memory; left out: as the library chooses. */
+  readonly load?: 'auto' | 'map' | 'lock' | 'read'
   /** Null: the libraries that were installed with us. */
   readonly libraryDir: string | null
   /** Where the probe's answer is kept; null: asked at every start. */
@@ -25,13 +27,14 @@ export interface EngineSettings {
 
 export function argsOf(options: EngineSettings): string[] {
   const { modelPath, lanes, laneTokens, threads, chunkTokens } = options
-  const { flashAttention, extraBuffers, libraryDir, probeCachePath } = options
+  const { flashAttention, extraBuffers, load = 'auto', libraryDir, probeCachePath } = options
   return [
     '--model', modelPath,
     '--lanes', String(lanes), '--lane-tokens', String(laneTokens),
     '--threads', String(threads), '--chunk-tokens', String(chunkTokens),
     ...(flashAttention ? ['--flash-attention'] : []),
     ...(extraBuffers ? [] : ['--no-extra-buffers']),
+    ...(load === 'auto' ? [] : ['--load', load]),
     ...(libraryDir === null ? [] : ['--library', libraryDir]),
     ...(probeCachePath === null ? [] : ['--probe-cache', probeCachePath]),
   ]

@@ -69,6 +69,17 @@ describe('a State of each family', () => {
   }
 })
 
+test('how weights come into memory changes no bit of a logit', async () => {
+  const seen: Float32Array[] = []
+  for (const load of ['auto', 'map', 'lock', 'read'] as const) {
+    const llama = Llama.load({ modelPath: pathOf('grouped'), lanes: 1, laneTokens: 256, batchTokens: 128, threads: 1, flashAttention: false, extraBuffers: true, load, libraryDir: null })
+    await llama.decode(PROMPT.map((token, position) => ({ token, position, lane: 0, logits: position === PROMPT.length - 1 })))
+    seen.push(llama.logits(PROMPT.length - 1))
+    llama.dispose()
+  }
+  for (const logits of seen) assert.deepEqual(logits, seen[0])
+})
+
 describe('a call on each family', () => {
   for (const shape of SHAPES) {
     const shaped = async (use: (engine: EngineUnderTest) => Promise<void>): Promise<void> => {

@@ -204,6 +204,11 @@ export const TOKEN_DATA_BYTES = 12
 export const TOKEN_DATA_ARRAY_BYTES = 32
 
 const TYPE_F16 = 1
+
+/** `llama_load_mode`. */
+export const LOAD_MODES = { auto: -1, map: 1, lock: 3, read: 0 } as const
+export type LoadMode = keyof typeof LOAD_MODES
+
 export const FLASH_ATTENTION_OFF = 0
 export const FLASH_ATTENTION_ON = 1
 

@@ -7,8 +7,8 @@ import { LlamaError } from './error.ts'
 import { FIRST_ROWS, measureFamily } from './family.ts'
 import type { Family } from './family.ts'
 import type { Functions } from './functions.ts'
-import { FLASH_ATTENTION_OFF, FLASH_ATTENTION_ON } from './layout.ts'
-import type { Pointer } from './layout.ts'
+import { FLASH_ATTENTION_OFF, FLASH_ATTENTION_ON, LOAD_MODES } from './layout.ts'
+import type { LoadMode, Pointer } from './layout.ts'
 import { openLibrary } from './library.ts'
 import type { Library } from './library.ts'
 import { Rows } from './rows.ts'
@@ -34,6 +34,8 @@ export interface LlamaOptions {
   readonly flashAttention: boolean
   /** Weight repacking. */
   readonly extraBuffers: boolean
+  /** Left out: as the library chooses. */
+  readonly load?: LoadMode
   /** Null: the npm package of this platform. */
   readonly libraryDir: string | null
 }
@@ -97,6 +99,7 @@ function loadModel(library: Library, options: LlamaOptions): Pointer {
   const params = library.fn.modelDefaults()
   params.n_gpu_layers = 0
   params.use_extra_bufts = options.extraBuffers
+  params.load_mode = LOAD_MODES[options.load ?? 'auto']
   const { result, lines } = library.logged(() => library.fn.modelLoad(options.modelPath, params))
   if (result !== null) return result
   const why = lines.join(' ') || 'no reason given'
