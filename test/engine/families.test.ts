@@ -109,6 +109,8 @@ describe('a call on each family', () => {
       const stopped = await run(engine, 'stopped', { body: body([stop]), state: 't' })
       assert.ok(stopped.length < alone.length)
       assert.deepEqual(await run(engine, 'again', { state: 't', keepTokens: 1_000 }), alone)
+      // Once more on a State that goes on further than what is asked.
+      assert.deepEqual(await run(engine, 'shorter', { state: 't', keepTokens: 1_000 }), alone)
     }))
 
     test(`${shape}: what the family cannot is not declared, and refused by name where it is asked for all the same`, () => shaped(async (engine) => {
