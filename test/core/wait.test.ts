@@ -2,7 +2,7 @@ import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import fc from 'fast-check'
 import { must } from '../../src/core/assert.ts'
-import { hazardsOf, PPM, UNIT } from '../../src/core/predict/curve.ts'
+import { emptyCurve, halve, hazardsOf, PPM, remember, takeBack, UNIT } from '../../src/core/predict/curve.ts'
 import { confidenceOf, isDrifting } from '../../src/core/predict/trust.ts'
 import { borders, expectedWaitUs, returnsPpm, stillWaitingPpm, survivalOf, waitBucketOf, WAIT_BUCKETS, waitInterval } from '../../src/core/predict/wait.ts'
 import { Learned, T, U } from './learned.ts'
@@ -149,4 +149,18 @@ test('tool classes of a tenant beyond the limit are learned together, and anothe
     at.named(program, [`tool-of-${call}`])
   }
   assert.deepEqual(only(at.log, 'interrupt.started').map(({ toolClass }) => toolClass), ['one', 'two', 'other', 'other'])
+})
+
+test('a curve knows how much it holds, whatever was remembered, taken back and forgotten', () => {
+  const act = fc.record({ what: fc.constantFrom('ended', 'cut', 'back', 'halve'), bucket: fc.nat(5) })
+  fc.assert(fc.property(fc.array(act, { maxLength: 60 }), (acts) => {
+    const curve = emptyCurve(6)
+    for (const { what, bucket } of acts) {
+      if (what === 'halve') halve(curve)
+      else if (what === 'back') takeBack(curve, bucket)
+      else remember(curve, what as 'ended' | 'cut', bucket, 20)
+    }
+    const sum = (weights: readonly number[]): number => weights.reduce((total, weight) => total + weight, 0)
+    assert.deepEqual(curve.all, { ended: sum(curve.ended), cut: sum(curve.cut) })
+  }))
 })

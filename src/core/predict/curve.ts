@@ -14,29 +14,37 @@ export interface Curve {
   /** Weights of what ended in each bucket, and of what was cut off there. */
   readonly ended: number[]
   readonly cut: number[]
+  /** The sum of each. */
+  readonly all: { ended: number; cut: number }
 }
 
 export const emptyCurve = (buckets: number): Curve =>
-  ({ ended: new Array<number>(buckets).fill(0), cut: new Array<number>(buckets).fill(0) })
+  ({ ended: new Array<number>(buckets).fill(0), cut: new Array<number>(buckets).fill(0), all: { ended: 0, cut: 0 } })
 
 /** Adds one observation; `observationsMax`: beyond so many, all that is remembered counts half. */
-export function remember(curve: Curve, how: keyof Curve, bucket: number, observationsMax: number): void {
+export function remember(curve: Curve, how: 'ended' | 'cut', bucket: number, observationsMax: number): void {
   curve[how][bucket] = (curve[how][bucket] ?? 0) + UNIT
+  curve.all[how] += UNIT
   if (seenOf(curve) > observationsMax) halve(curve)
 }
 
 /** Takes one back that turned out not to have ended. */
 export function takeBack(curve: Curve, bucket: number): void {
-  curve.ended[bucket] = Math.max(0, (curve.ended[bucket] ?? 0) - UNIT)
+  const before = curve.ended[bucket] ?? 0
+  curve.ended[bucket] = Math.max(0, before - UNIT)
+  curve.all.ended -= Math.min(before, UNIT)
 }
 
 export function halve(curve: Curve): void {
-  for (const weights of [curve.ended, curve.cut]) for (const [bucket, weight] of weights.entries()) weights[bucket] = weight >>> 1
+  for (const how of ['ended', 'cut'] as const) {
+    for (const [bucket, weight] of curve[how].entries()) curve[how][bucket] = weight >>> 1
+    curve.all[how] = curve[how].reduce((total, weight) => total + weight, 0)
+  }
 }
 
 /** Observations remembered, rounded down; what was halved counts half. */
-export const endedOf = (curve: Readonly<Curve>): number => Math.floor(sum(curve.ended) / UNIT)
-export const seenOf = (curve: Readonly<Curve>): number => Math.floor((sum(curve.ended) + sum(curve.cut)) / UNIT)
+export const endedOf = (curve: Readonly<Curve>): number => Math.floor(curve.all.ended / UNIT)
+export const seenOf = (curve: Readonly<Curve>): number => Math.floor((curve.all.ended + curve.all.cut) / UNIT)
 
 /** What a curve leans on where it has seen little: the hazards of another, with a weight that depends on who is at risk. */
 export interface Lean {
@@ -45,7 +53,7 @@ export interface Lean {
 }
 
 /** For each bucket, in ppm: the chance to end in it, for who has reached it. `running`: weights of what still lasts. */
-export function hazardsOf(curve: Readonly<Curve>, running: readonly number[] | null, lean: Lean): number[] {
+export function hazardsOf(curve: Readonly<Pick<Curve, 'ended' | 'cut'>>, running: readonly number[] | null, lean: Lean): number[] {
   const hazards = new Array<number>(curve.ended.length).fill(0)
   let reached = 0
   for (let bucket = hazards.length - 1; bucket >= 0; bucket -= 1) {
@@ -60,5 +68,3 @@ export function hazardsOf(curve: Readonly<Curve>, running: readonly number[] | n
   }
   return hazards
 }
-
-const sum = (weights: readonly number[]): number => weights.reduce((total, weight) => total + weight, 0)

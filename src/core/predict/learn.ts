@@ -19,7 +19,7 @@ const PROGRAMS_REMEMBERED = 512
 const KEPT_IN_DRIFT = 16
 
 /** `us`: how long it lasted, or had lasted when it was cut off; then only an interval it had outlived says anything. */
-function prove(trust: Trust, curve: Curve, expected: Interval | null, us: Us, how: keyof Curve): void {
+function prove(trust: Trust, curve: Curve, expected: Interval | null, us: Us, how: 'ended' | 'cut'): void {
   if (expected === null || (how === 'cut' && us <= expected.highUs)) return
   const right = isInside(expected, us)
   judge(trust, right)
@@ -36,7 +36,7 @@ export function learnWaitBegun(core: CoreState, tenant: Tenant, { id, toolClass 
 }
 
 /** It ended after `waitUs`, or was cut off then. */
-export function learnWait(core: CoreState, tenant: Tenant, interrupt: Interrupt, waitUs: Us, how: keyof Curve): void {
+export function learnWait(core: CoreState, tenant: Tenant, interrupt: Interrupt, waitUs: Us, how: 'ended' | 'cut'): void {
   const waits = must(tenant.learned.waits, interrupt.toolClass)
   waits.open.delete(interrupt.id)
   const kind = waitKindOf(interrupt)
@@ -75,7 +75,7 @@ function serve(core: CoreState, program: Program, grownUs: Us, calls: number): v
 }
 
 /** It was open until now; it ended, or was cut off: cancelled, or failed. */
-export function learnProgram(core: CoreState, program: Program, how: keyof Curve): void {
+export function learnProgram(core: CoreState, program: Program, how: 'ended' | 'cut'): void {
   const { servedUs, callsDone } = program.standing
   for (const work of works(core, program)) {
     leave(work.service, toMs(servedUs), how)
@@ -123,7 +123,7 @@ function move(sizes: Sizes, before: number, after: number): void {
   count(sizes, after, 1)
 }
 
-function leave(sizes: Sizes, size: number, how: keyof Curve): void {
+function leave(sizes: Sizes, size: number, how: 'ended' | 'cut'): void {
   count(sizes, size, -1)
   const open = sizes.open.reduce((sum, one) => sum + one, 0)
   remember(sizes, how, sizeBucketOf(size, sizes.open.length), Math.max(PROGRAMS_REMEMBERED, 2 * open))
