@@ -17,6 +17,7 @@ export const MUTANTS: readonly Mutant[] = [
     [15, 'progress of an old reign is charged', 'if (input.reign !== d.core.reign)\n        return ignore(d, \'progress\'', 'if (false)\n        return ignore(d, \'progress\''],
     [1, 'a late result of a call that is over is accepted', "call.stage.kind !== 'running' && call.stage.kind !== 'pausing' ?", 'false ?'],
     [1, 'any engine may speak for a call', 'call.stage.engine !== from.engine ?', 'false ?'],
+    [0, 'a program whose last call failed after one that was final counts as failed', '!program.declared && !program.final && program.openCalls', '!program.declared && program.openCalls'],
     [14, 'attempts have no limit', 'call.attempt >= d.core.config.attemptsMax', 'false'],
     [2, 'a follower in its thread outlives the call it waits for', '    failFollowers(d, call.thread);\n    const program = must(d.core.programs, call.program);\n    const state', '    const program = must(d.core.programs, call.program);\n    const state'],
     [14, 'a detached call waits without a timer', '    setTimer(d, `detached:${call.id}`', '    if (false) setTimer(d, `detached:${call.id}`'],
@@ -134,6 +135,7 @@ export const MUTANTS: readonly Mutant[] = [
     [14, 'a program that is still open is forgotten', 'program.id !== spare && program.children.length === 0', 'program.id !== spare'],
   ]),
   ...of('core/submit', [
+    [8, 'a session that names itself as its parent is below itself', 'if (named === claims.session || (d', 'if ((d'],
     [1, 'a call id is taken a second time', 'if (d.core.calls.has(input.call))', 'if (false)'],
     [7, 'a retry of a committed call generates again', 'interrupt !== undefined && isReplayable(interrupt) ? call : null', 'null'],
     [1, 'a retry of an open call is a second call', '    if (!isOver(call))\n        return call;\n', '    if (!isOver(call))\n        return null;\n'],
@@ -164,6 +166,7 @@ export const MUTANTS: readonly Mutant[] = [
   ]),
   ...of('core/touch', [
     [13, 'who waited for KV that was kept for a call that failed is not looked at', '    if (state !== null)\n        atRest(core, state, touched);', ''],
+    [13, 'who waited for what was reserved for a call that left is not looked at', 'if (kept !== null)', 'if (false)'],
     [13, 'room on host that comes free is not noticed', "if (queue.size > 0)\n            touched.models.add(model);", ';'],
   ]),
   ...of('core/dispatch', [

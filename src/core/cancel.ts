@@ -8,7 +8,7 @@ import { isOver } from './call-read.ts'
 import { giveUp } from './call.ts'
 import { clearTimersOf } from './call-timers.ts'
 import { clearTimer, type Deciding } from './deciding.ts'
-import { cancelInterrupt, remainingOf } from './effects.ts'
+import { cancelInterrupt, effectsRemaining } from './effects.ts'
 import { nodeOf } from './graph/graph-read.ts'
 import { nodeId, programId, threadId, type CallId, type ThreadId } from './ids.ts'
 import type { CancelCall, CancelThread } from './input.ts'
@@ -56,8 +56,7 @@ const refuse = (d: Deciding, input: CancelThread | CancelCall, code: string, why
 /** For good: its calls stop, its nodes are cancelled, and what effects its wait may still have is told. */
 export function endThread(d: Deciding, id: ThreadId, why: string): void {
   const thread = must(d.core.threads, id)
-  const interrupt = thread.interrupt === null ? null : must(d.core.interrupts, thread.interrupt)
-  d.emit({ kind: 'thread.cancelled', program: thread.program, thread: id, why, effectsRemaining: interrupt === null ? [] : remainingOf(interrupt) })
+  d.emit({ kind: 'thread.cancelled', program: thread.program, thread: id, why, effectsRemaining: effectsRemaining(d.core, thread.program, id) })
   for (const node of d.core.graphs.get(thread.program)?.nodes.values() ?? []) {
     if (node.thread === id && node.stage.kind === 'open') d.emit({ kind: 'node.cancelled', program: thread.program, node: node.id, why })
   }

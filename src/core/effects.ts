@@ -7,9 +7,9 @@
 import { must } from './assert.ts'
 import { clearTimer, type Deciding } from './deciding.ts'
 import type { Effect, EffectRemaining } from './effect.ts'
-import { interruptId, programId, type InterruptId } from './ids.ts'
+import { interruptId, programId, type InterruptId, type ProgramId, type ThreadId } from './ids.ts'
 import type { CommitEffect } from './input.ts'
-import type { CoreState, Interrupt, Program } from './state.ts'
+import type { CoreState, Interrupt } from './state.ts'
 
 const EFFECTS: readonly Effect[] = ['read', 'idempotent', 'irreversible']
 /** Longest note of a runtime about what it did; a longer one is cut. */
@@ -29,12 +29,14 @@ export function cancelInterrupt(d: Deciding, id: InterruptId): void {
   clearTimer(d, `expire:${id}`)
 }
 
-/** All that its calls' tools did, or may have done, to the world. */
-export function effectsRemaining(core: Readonly<CoreState>, program: Program): EffectRemaining[] {
-  return program.calls.flatMap((call) => core.interrupts.get(interruptId(call)) ?? []).flatMap(remainingOf)
+/** All that the tools of its calls, or of those of one thread, did to the world or may have done; none where it is not known. */
+export function effectsRemaining(core: Readonly<CoreState>, id: ProgramId, thread: ThreadId | null = null): EffectRemaining[] {
+  const calls = core.programs.get(id)?.calls ?? []
+  const own = thread === null ? calls : calls.filter((call) => must(core.calls, call).thread === thread)
+  return own.flatMap((call) => core.interrupts.get(interruptId(call)) ?? []).flatMap(remainingOf)
 }
 
-export function remainingOf({ id, effect, effectKey, toolCallIds, commits }: Interrupt): EffectRemaining[] {
+function remainingOf({ id, effect, effectKey, toolCallIds, commits }: Interrupt): EffectRemaining[] {
   const committed = commits.map(({ toolCall }) => toolCall)
   // Of a tool that only reads, nothing remains, unless its runtime has said that it did something all the same.
   if (effect === 'read' && committed.length === 0) return []

@@ -30,7 +30,7 @@ export function declareProgram(d: Deciding, input: DeclareProgram): void {
   if (refused !== null) return refuse(refused.code, refused.why)
   const full = tenantFull(d, input.tenant)
   if (full !== null) return refuse(full.code, full.why)
-  if (!makeRoomForProgram(d, parent)) return refuse('queue_full', `programsMax is ${d.core.config.programsMax}`)
+  if (!makeRoomForProgram(d, parent)) return refuse('queue_full', programsFull(d))
   d.emit({
     kind: 'program.started', program: id, tenant: input.tenant, declared: true,
     session: input.session === null ? null : sessionId(input.tenant, input.session),
@@ -70,7 +70,7 @@ const refuseProgram = (d: Deciding, input: FinishProgram | CancelProgram, code: 
 
 /** Cancel along the program (seed section 25): no call starts, running ones stop, waits end, KV goes; so for its sub-agents. */
 function cancel(d: Deciding, program: Program): void {
-  d.emit({ kind: 'program.cancelled', program: program.id, epoch: program.epoch + 1, effectsRemaining: effectsRemaining(d.core, program) })
+  d.emit({ kind: 'program.cancelled', program: program.id, epoch: program.epoch + 1, effectsRemaining: effectsRemaining(d.core, program.id) })
   endCalls(d, program, 'its program was cancelled')
   endInterrupts(d, program)
   for (const thread of program.threads) release(d, thread)
@@ -185,6 +185,9 @@ export function makeRoomForProgram(d: Deciding, spare: ProgramId | null): boolea
   d.emit({ kind: 'program.forgotten', program: over, calls: must(d.core.programs, over).calls })
   return true
 }
+
+/** Why there is no room for one more. */
+export const programsFull = ({ core }: Deciding): string => `${core.programs.size} programs are kept, and programsMax is ${core.config.programsMax}`
 
 /** Closes the longest ended of those that may be reopened and that `may`; null: there is none. */
 function closeEarly(d: Deciding, may: (program: Program) => boolean): ProgramId | null {

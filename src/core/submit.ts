@@ -18,7 +18,7 @@ import type { Submit } from './input.ts'
 import { parentRefusal } from './graph/lineage.ts'
 import { expectProgram } from './predict/expect.ts'
 import { kindOf } from './predict/work.ts'
-import { isOpen, makeRoomForProgram, restOf, tenantFull } from './program.ts'
+import { isOpen, makeRoomForProgram, programsFull, restOf, tenantFull } from './program.ts'
 import { readyIfDue } from './ready.ts'
 import { EPOCH_FIRST, type Call, type Identity, type Interrupt, type Program } from './state.ts'
 
@@ -162,7 +162,7 @@ function programRefusal(d: Deciding, id: ProgramId, input: Submit): Refusal | nu
     // Else the first call of a program would be taken, and the next, which says the same, would not.
     const named = input.claims.program !== null
     return (named ? staleEpoch(input, EPOCH_FIRST) : null) ?? tenantFull(d, input.tenant) ?? (makeRoomForProgram(d, null) ? null
-      : { code: 'queue_full', why: `${d.core.programs.size} programs are open, and programsMax is ${d.core.config.programsMax}` })
+      : { code: 'queue_full', why: programsFull(d) })
   }
   if (program.calls.length >= d.core.config.callsPerProgramMax) {
     return { code: 'program_full', why: `the program has ${program.calls.length} calls, and callsPerProgramMax is as many` }

@@ -4,8 +4,10 @@
  * Production, the simulator and the tests run this same turn; time, ids, randomness, log and engines come through ports.
  */
 import { InvariantError } from '../core/assert.ts'
+import type { EffectRemaining } from '../core/effect.ts'
+import { effectsRemaining } from '../core/effects.ts'
 import { isBarrier, type Logged } from '../core/fact.ts'
-import { callId, moveId, programId, type CallId, type TenantId } from '../core/ids.ts'
+import { callId, moveId, programId, threadId, type CallId, type TenantId } from '../core/ids.ts'
 import type { Input } from '../core/input.ts'
 import { checkInvariants } from '../core/invariants.ts'
 import { nothingSeen } from '../core/invariants/law.ts'
@@ -310,6 +312,11 @@ export class Driver implements Gateway {
 
   commitEffect(tenant: TenantId, program: string, toolCall: string, record: string | null): Promise<ProgramReply> {
     return this.#act({ kind: 'commitEffect', tenant, program, toolCall, record })
+  }
+
+  effectsRemaining(tenant: TenantId, program: string, thread: string | null): readonly EffectRemaining[] {
+    const id = programId(tenant, program)
+    return effectsRemaining(this.core, id, thread === null ? null : threadId(id, thread))
   }
 
   facts(tenant: TenantId, program: string, max: number): readonly Logged[] {

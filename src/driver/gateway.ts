@@ -3,6 +3,7 @@
  * program, read. Reads are of live state and may be ahead of the disk by one turn; nothing returned may be changed.
  */
 import type { CallId, TenantId } from '../core/ids.ts'
+import type { EffectRemaining } from '../core/effect.ts'
 import type { Claims, ReportGraph } from '../core/input.ts'
 import type { Logged } from '../core/fact.ts'
 import type { CoreState, FinishReason, Identity } from '../core/state.ts'
@@ -62,6 +63,8 @@ export interface Gateway {
   cancelCall(tenant: TenantId, program: string, call: string): Promise<ProgramReply>
   /** A tool did what it does to the world; said again it changes nothing. */
   commitEffect(tenant: TenantId, program: string, toolCall: string, record: string | null): Promise<ProgramReply>
+  /** What the tools of a program, or of one thread of it, did to the world or may have done; none where it is not known. */
+  effectsRemaining(tenant: TenantId, program: string, thread: string | null): readonly EffectRemaining[]
   /** Live state, to read. */
   readonly core: Readonly<CoreState>
   /** Facts about one program (its own, its calls', interrupts' and States'), oldest first, newest at most `max`. */

@@ -9,7 +9,7 @@ import { parseReport } from '../protocol/graph.ts'
 import { callIdIn } from '../protocol/program.ts'
 import { sendProblem, type Door, type Handler } from './door.ts'
 import { findProgram, viewGraph } from './program-view.ts'
-import { cancelling, shown } from './programs.ts'
+import { shown } from './programs.ts'
 
 export const reportGraph = (door: Door): Handler => async (request, reply, credential) => {
   const parsed = parseReport(request.body)
@@ -21,13 +21,15 @@ export const reportGraph = (door: Door): Handler => async (request, reply, crede
   return program === null ? sendProblem(reply, problem('unknown_program', `"${id}"`)) : reply.send(viewGraph(door.gateway.core, program))
 }
 
-/** Says which effects of its tools remain: what was done outside cannot be undone here. */
+/** Says which effects of its tools remain, as a cancel of the program does, and says it again when asked again. */
 export const cancelThread = (door: Door): Handler => async (request, reply, credential) => {
+  const { gateway } = door
+  const { tenant } = credential
   const { id, part } = paramsOf(request)
-  const thread = threadId(programId(credential.tenant, id), part)
-  const [answer, effectsRemaining] = await cancelling(door, () => door.gateway.cancelThread(credential.tenant, id, part),
-    (fact) => (fact.kind === 'thread.cancelled' && fact.thread === thread ? fact.effectsRemaining : null))
-  return shown(door, reply, credential, answer, { effectsRemaining })
+  const answer = await gateway.cancelThread(tenant, id, part)
+  const isCancelled = gateway.core.threads.get(threadId(programId(tenant, id), part))?.cancelled === true
+  if (!isCancelled) return shown(door, reply, credential, answer)
+  return shown(door, reply, credential, { ok: true, program: id }, { effectsRemaining: gateway.effectsRemaining(tenant, id, part) })
 }
 
 export const cancelCall = (door: Door): Handler => async (request, reply, credential) => {

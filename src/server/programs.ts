@@ -3,8 +3,7 @@
  * caller's tenant: another's program is as absent as one that never was.
  */
 import type { FastifyReply, FastifyRequest } from 'fastify'
-import type { EffectRemaining } from '../core/effect.ts'
-import type { Fact, Logged } from '../core/fact.ts'
+import type { Logged } from '../core/fact.ts'
 import { programId } from '../core/ids.ts'
 import type { Program } from '../core/state.ts'
 import type { ProgramReply } from '../driver/gateway.ts'
@@ -67,26 +66,17 @@ export const showProgram = (door: Door): Handler => (request, reply, credential)
 export const finishProgram = (door: Door): Handler => async (request, reply, credential) =>
   shown(door, reply, credential, await door.gateway.finish(credential.tenant, rawIdOf(request)))
 
-/** Says which effects of tools remain: what was done outside cannot be undone here. */
+/**
+ * Says which effects of tools remain: what was done outside cannot be undone here. An answer may be lost: asked again, it
+ * says the same.
+ */
 export const cancelProgram = (door: Door): Handler => async (request, reply, credential) => {
+  const { gateway } = door
+  const { tenant } = credential
   const raw = rawIdOf(request)
-  const id = programId(credential.tenant, raw)
-  const [answer, effectsRemaining] = await cancelling(door, () => door.gateway.cancel(credential.tenant, raw),
-    (fact) => (fact.kind === 'program.cancelled' && fact.program === id ? fact.effectsRemaining : null))
-  return shown(door, reply, credential, answer, { effectsRemaining })
-}
-
-/** What a cancel says of effects is heard as it comes: a large graph says more after it than is kept of a program's facts. */
-export async function cancelling(
-  door: Door, cancel: () => Promise<ProgramReply>, effectsOf: (fact: Fact) => readonly EffectRemaining[] | null,
-): Promise<readonly [ProgramReply, readonly EffectRemaining[]]> {
-  let remaining: readonly EffectRemaining[] = []
-  const unwatch = door.gateway.watch(({ fact }) => { remaining = effectsOf(fact) ?? remaining })
-  try {
-    return [await cancel(), remaining]
-  } finally {
-    unwatch()
-  }
+  const answer = await gateway.cancel(tenant, raw)
+  if (findProgram(gateway.core, tenant, raw)?.stage.kind !== 'cancelled') return shown(door, reply, credential, answer)
+  return shown(door, reply, credential, { ok: true, program: raw }, { effectsRemaining: gateway.effectsRemaining(tenant, raw, null) })
 }
 
 /** A tool did what it does to the world: cancel lists it, and its call is never made anew. */

@@ -4,11 +4,11 @@
  */
 import { apply, emptyCore } from '../../src/core/apply.ts'
 import { CORE_DEFAULTS } from '../../src/core/config.ts'
+import { effectsRemaining } from '../../src/core/effects.ts'
 import { FACT_VERSION, type Fact, type Logged } from '../../src/core/fact.ts'
 import { step } from '../../src/core/step.ts'
 import type { Input } from '../../src/core/input.ts'
-import type { EffectRemaining } from '../../src/core/effect.ts'
-import { callId, engineId, interruptId, programId, sessionId, type TenantId } from '../../src/core/ids.ts'
+import { callId, engineId, programId, sessionId, threadId, type TenantId } from '../../src/core/ids.ts'
 import type { Capabilities, CoreState } from '../../src/core/state.ts'
 import type { CallUpdate, Gateway, ProgramReply, Submission } from '../../src/driver/gateway.ts'
 import type { ChatCall } from '../../src/protocol/chat.ts'
@@ -80,6 +80,7 @@ export function fakeGateway(play: (call: FakeCall) => void = () => undefined): F
     report: (tenant, program, report) => act(gateway, watchers, program, { kind: 'reportGraph', tenant, program, ...report }),
     cancelThread: (tenant, program, thread) => act(gateway, watchers, program, { kind: 'cancelThread', tenant, program, thread }),
     cancelCall: (tenant, program, call) => act(gateway, watchers, program, { kind: 'cancelCall', tenant, program, call }),
+    effectsRemaining: (tenant, program, thread) => effectsRemaining(core, programId(tenant, program), thread === null ? null : threadId(programId(tenant, program), thread)),
     facts: (tenant, program, max) => gateway.logged
       .filter(({ fact }) => 'program' in fact && fact.program === programId(tenant, program)).slice(-max),
     watch(watcher) {
@@ -109,15 +110,13 @@ function commit(gateway: FakeGateway, tenant: TenantId, raw: string, toolCall: s
   return Promise.resolve({ ok: true, program: raw })
 }
 
-const MAIL: EffectRemaining = { interrupt: interruptId(callId('c')), effect: 'irreversible', effectKey: 'c', committed: ['mail'], unknown: [] }
-
 function end(gateway: FakeGateway, how: 'finish' | 'cancel', tenant: TenantId, raw: string): Promise<ProgramReply> {
   const answer = gateway.answers[how]
   const id = programId(tenant, raw)
   if (answer !== undefined) return Promise.resolve(answer)
   if (!gateway.core.programs.has(id)) return Promise.resolve({ ok: false, code: 'unknown_program', why: raw })
   gateway.tell(how === 'finish' ? { kind: 'program.completed', program: id, provisional: false }
-    : { kind: 'program.cancelled', program: id, epoch: 2, effectsRemaining: [MAIL] })
+    : { kind: 'program.cancelled', program: id, epoch: 2, effectsRemaining: [] })
   return Promise.resolve({ ok: true, program: raw })
 }
 

@@ -2,7 +2,7 @@
 import assert from 'node:assert/strict'
 import { describe, test } from 'node:test'
 import { FACT_VERSION } from '../../src/core/fact.ts'
-import { bodyId, callId, engineId, interruptId, programId, stateId, tenantId, threadId } from '../../src/core/ids.ts'
+import { bodyId, callId, engineId, interruptId, programId, stateId, tenantId, threadId, type CallId } from '../../src/core/ids.ts'
 import { FACT_WAITS_MAX } from '../../src/server/fact-waits.ts'
 import { appOf, bearer, tenantKey, type App, type Reply } from './app-of.ts'
 import { fakeGateway, joinEngine, type FakeGateway } from './fake-gateway.ts'
@@ -23,6 +23,19 @@ function arrive(gateway: FakeGateway, tenant: string, program: string, call: str
   })
   gateway.tell({ kind: 'call.measured', call: callId(call), promptTokens: 120, reusable: null, renderingWon: null })
   gateway.tell({ kind: 'call.ready', call: callId(call), level, tie: 0 })
+}
+
+/** Program `p`, which waits for a tool that pays: of its call. */
+async function paying(app: App, gateway: FakeGateway): Promise<CallId> {
+  await ask(app, 'POST', '/v1/programs', 'key-of-a', { id: 'p' })
+  arrive(gateway, 'a', 'p', 'c')
+  const program = programId(tenantId('a'), 'p')
+  const call = callId('c')
+  gateway.tell({
+    kind: 'interrupt.started', interrupt: interruptId(call), call, thread: threadId(program, 'main'), program, epoch: 1, of: 'TOOL', toolClass: 'pay',
+    toolCallIds: ['pay-0'], effect: 'irreversible', effectKey: 'c',
+  })
+  return call
 }
 
 describe('a program', () => {
@@ -198,14 +211,7 @@ describe('an act on a program', () => {
   test('is told what its tools did, once the tool call is known', async (t) => {
     const gateway = fakeGateway()
     const app = appOf(t, gateway, { tenants })
-    await ask(app, 'POST', '/v1/programs', 'key-of-a', { id: 'p' })
-    const program = programId(tenantId('a'), 'p')
-    const call = callId('c')
-    gateway.core.threads.set(`${program}/main` as never, { interrupt: null } as never)
-    gateway.tell({
-      kind: 'interrupt.started', interrupt: interruptId(call), call, thread: `${program}/main` as never, program, epoch: 1, of: 'TOOL', toolClass: 'pay',
-      toolCallIds: ['pay-0'], effect: 'irreversible', effectKey: 'c',
-    })
+    const call = await paying(app, gateway)
     const post = (body: object) => ask(app, 'POST', '/v1/programs/p/effects', 'key-of-a', body)
     assert.equal((await post({ toolCall: 'pay-0', record: 'payment 17' })).statusCode, 200)
     assert.deepEqual(gateway.core.interrupts.get(interruptId(call))?.commits.map(({ record }) => record), ['payment 17'])
@@ -215,11 +221,18 @@ describe('an act on a program', () => {
   test('is cancelled with what remains outside, and finished once', async (t) => {
     const gateway = fakeGateway()
     const app = appOf(t, gateway, { tenants })
-    for (const id of ['p', 'q']) await ask(app, 'POST', '/v1/programs', 'key-of-a', { id })
+    await paying(app, gateway)
+    await ask(app, 'POST', '/v1/programs', 'key-of-a', { id: 'q' })
     // As where so much was said after the cancel that the fact is out of reach.
     Object.assign(gateway, { facts: () => [] })
-    const cancelled = await ask(app, 'DELETE', '/v1/programs/p')
-    assert.deepEqual([cancelled.statusCode, cancelled.json().stage.kind, cancelled.json().effectsRemaining[0].committed], [200, 'cancelled', ['mail']])
+    await ask(app, 'POST', '/v1/programs/p/effects', 'key-of-a', { toolCall: 'pay-0' })
+    const cancel = async () => {
+      const reply = await ask(app, 'DELETE', '/v1/programs/p')
+      return [reply.statusCode, reply.json().stage.kind, reply.json().effectsRemaining[0].committed]
+    }
+    assert.deepEqual(await cancel(), [200, 'cancelled', ['pay-0']])
+    gateway.answers.cancel = { ok: false, code: 'program_cancelled', why: 'it was cancelled before' }
+    assert.deepEqual(await cancel(), [200, 'cancelled', ['pay-0']], 'its answer may have been lost')
     const finished = await app.inject({ method: 'POST', url: '/v1/programs/q/finish', headers: { ...bearer('key-of-a'), 'content-type': 'application/json' } })
     assert.deepEqual([finished.statusCode, finished.json().stage.kind], [200, 'ended'])
     gateway.answers.finish = { ok: false, code: 'program_ended', why: 'q' }
