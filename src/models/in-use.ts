@@ -10,8 +10,9 @@ import { isAlive } from './one-fetcher.ts'
 const noteOf = (directory: string, path: string, pid: number): string =>
   join(directory, `${noteName('use', path)}-${pid}`)
 
-/** Until the function given back is called, or the process ends. */
+/** Until the function given back is called, or the process ends. Notes of others that were killed are cleared. */
 export function markInUse(directory: string, path: string): () => void {
+  usersOf(directory, path)
   const note = noteOf(directory, path, process.pid)
   writeFileSync(note, path)
   return () => rmSync(note, { force: true })

@@ -216,6 +216,13 @@ export class DoorMetrics {
         gauge.set({ engine: id, sort: 'free' }, total - ownedGranules - reservedGranules)
       }
     })
+    this.#gauge('engine_sequences', 'Sequences of an engine, each of a State', ['engine', 'sort'], (gauge) => {
+      for (const { id, capabilities: { memory }, sequencesUsed } of core.engines.values()) {
+        if (memory === null) continue
+        gauge.set({ engine: id, sort: 'used' }, sequencesUsed)
+        gauge.set({ engine: id, sort: 'free' }, memory.sequences - sequencesUsed)
+      }
+    })
   }
 
   /** A counter, as ledgers never decrease (invariant 12); read from the ledgers, so that it is never a second truth. */

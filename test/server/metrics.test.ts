@@ -86,6 +86,7 @@ describe('metrics of what is there now', () => {
     const text = await scrape(app)
     assert.equal(valueOf(text, 'entracte_engine_joined{engine="e1"}'), 1)
     assert.equal(valueOf(text, 'entracte_engine_granules{engine="e1",sort="free"}'), 4)
+    assert.equal(valueOf(text, 'entracte_engine_sequences{engine="e1",sort="used"}'), 0)
     assert.equal(valueOf(text, 'entracte_tenant_service_seconds_total{tenant="local",sort="useful",measure="work"}'), 2)
     assert.equal(valueOf(await scrape(app), 'entracte_tenant_service_seconds_total{tenant="local",sort="useful",measure="resident"}'), 3)
     assert.equal(valueOf(text, 'entracte_programs{stage="open"}'), 1)
