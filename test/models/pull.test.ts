@@ -234,6 +234,9 @@ describe('the cache of models', () => {
     const note = readdirSync(cache).find((name) => name.startsWith('use-')) ?? ''
     writeFileSync(join(cache, note.replace(/-\d+$/, '-999999999')), path)
     release()
+    markInUse(cache, path)()
+    assert.deepEqual(readdirSync(cache).filter((name) => name.startsWith('use-')), [], 'who comes next clears what the dead left')
+    writeFileSync(join(cache, note.replace(/-\d+$/, '-999999999')), path)
     await removeCached(cache, readReference('owner/repo'), 'owner/repo')
     assert.ok(!existsSync(path))
     assert.deepEqual(readdirSync(cache).filter((name) => name.startsWith('use-')), [])
