@@ -79,6 +79,14 @@ const embedded = z.strictObject({
   extraBuffers: z.boolean().default(true),
   /** How weights come into memory: the library's choice, mapped from the file, mapped and locked there, or read whole. */
   load: z.enum(['auto', 'map', 'lock', 'read']).default('auto'),
+  /** Its process is taken for hanging, and ended, where it answers nothing for a third longer than this. */
+  answerSeconds: z.number().min(0.3).default(10),
+  /** A batch that takes longer will not end: its process is. A chunk of a prompt is one batch. */
+  batchSecondsMax: z.number().gt(0).default(120),
+  /** From its start to its first word, the model's loading included. */
+  startSecondsMax: z.number().gt(0).default(180),
+  /** Resident memory of its process, the weights included; above it the process is ended and started again. Null: no limit. */
+  memoryMiBMax: z.number().gt(0).nullable().default(null),
 })
 
 const scripted = z.strictObject({

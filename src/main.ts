@@ -135,9 +135,14 @@ async function engineOf(one: EngineConfig, config: Config, hooks: StartHooks, mo
       const cache = cacheDirectory(process.env)
       models.push(markInUse(cache, model.path))
       const { id, lanes, laneTokens, threads, chunkTokens, flashAttention, extraBuffers, load, library } = one
+      const { answerSeconds, batchSecondsMax, startSecondsMax, memoryMiBMax } = one
       return new EmbeddedEngine({
         id, lanes, laneTokens, threads, chunkTokens, flashAttention, extraBuffers, load, models: [model.name], modelPath: model.path, libraryDir: library,
         runtimeDir: config.dataDir, probeCachePath: join(cache, PROBES_FILE),
+        limits: {
+          leaseMs: Math.round(answerSeconds * 1_000), batchMsMax: batchSecondsMax * 1_000, startMsMax: startSecondsMax * 1_000,
+          memoryBytesMax: memoryMiBMax === null ? null : memoryMiBMax * 1_024 * 1_024,
+        },
       })
     }
   }

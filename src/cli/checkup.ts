@@ -226,12 +226,26 @@ async function port(config: Config): Promise<Check> {
   try {
     const answer = await fetch(`${url}/readyz`, { signal: AbortSignal.timeout(PORT_ANSWER_MS) })
     const body = await answer.text()
-    if (body.includes('"engines"')) return ok('port', `a server answers at ${url}`)
+    const engines = stagesIn(body)
+    if (engines !== null) return serving(url, engines)
     return warn('port', `something else answers at ${url}`, 'stop it, or choose another port with --port.')
   } catch (error) {
     const refused = error instanceof Error && error.cause instanceof Error && 'code' in error.cause && error.cause.code === 'ECONNREFUSED'
     return refused ? ok('port', `${url} is free`) : warn('port', `${url}: ${messageOf(error)}`, 'look what listens there, or choose another port with --port.')
   }
+}
+
+/** What `/readyz` says of its engines; null where something else answered. */
+function stagesIn(body: string): readonly { readonly id: string; readonly stage: string }[] | null {
+  if (!body.includes('"engines"')) return null
+  const { engines } = JSON.parse(body) as { engines: readonly { id: string; stage: string }[] }
+  return engines
+}
+
+function serving(url: string, engines: readonly { readonly id: string; readonly stage: string }[]): Check {
+  const found = `a server answers at ${url}: ${engines.map(({ id, stage }) => `${id} ${stage}`).join(', ')}`
+  const ill = engines.filter(({ stage }) => stage === 'crash-loop' || stage === 'refused' || stage === 'lost').map(({ id }) => id)
+  return ill.length === 0 ? ok('port', found) : warn('port', found, `the server's log says why ${ill.join(' and ')} cannot serve.`)
 }
 
 const messageOf = (error: unknown): string => (error instanceof Error ? error.message : String(error))

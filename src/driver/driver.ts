@@ -16,7 +16,7 @@ import type { CoreState } from '../core/state.ts'
 import { upcast } from '../core/upcast.ts'
 import { Admissions, type Act } from './admissions.ts'
 import { BlackBox, type Dump } from './black-box.ts'
-import type { CallHandle, Gateway, GraphReport, ProgramReply, Submission } from './gateway.ts'
+import type { CallHandle, EngineStanding, Gateway, GraphReport, ProgramReply, Submission } from './gateway.ts'
 import { Performer } from './perform.ts'
 import type { EngineSink, Outcome, Ports, StreamChunk } from './ports.ts'
 import type { Recovered } from './recover.ts'
@@ -326,6 +326,15 @@ export class Driver implements Gateway {
   watch(watcher: (logged: Logged) => void): () => void {
     this.#watchers.add(watcher)
     return () => void this.#watchers.delete(watcher)
+  }
+
+  engines(): readonly EngineStanding[] {
+    return this.#ports.engines.map(({ id, condition }) => {
+      const known = this.core.engines.get(id)?.stage
+      if (known === 'joined') return { id, stage: known, why: null }
+      const stage = condition?.stage ?? known ?? 'starting'
+      return { id, stage: stage === 'joined' ? 'starting' : stage, why: condition?.why ?? null }
+    })
   }
 
   nowUs(): number {

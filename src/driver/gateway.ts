@@ -8,7 +8,7 @@ import type { Claims, ReportGraph } from '../core/input.ts'
 import type { Logged } from '../core/fact.ts'
 import type { CoreState, FinishReason, Identity } from '../core/state.ts'
 import type { Tokens, Us } from '../core/units.ts'
-import type { StreamPart } from './ports.ts'
+import type { EngineCondition, StreamPart } from './ports.ts'
 
 export interface Submission {
   readonly tenant: TenantId
@@ -51,6 +51,11 @@ export type ProgramReply =
 
 export type GraphReport = Pick<ReportGraph, 'epoch' | 'parent' | 'forks' | 'nodes' | 'outcomes'>
 
+/** `lost`: it was joined, or is started again. */
+export interface EngineStanding extends EngineCondition {
+  readonly id: string
+}
+
 export interface Gateway {
   submit(submission: Submission): CallHandle
   declare(program: { readonly tenant: TenantId; readonly program: string | null; readonly session: string | null; readonly agent: string; readonly priorityClass: string; readonly deadlineUs: Us | null; readonly parent: string | null; readonly steps: number | null }): Promise<ProgramReply>
@@ -71,5 +76,7 @@ export interface Gateway {
   facts(tenant: TenantId, program: string, max: number): readonly Logged[]
   /** Called with every fact once it may be shown: metrics, events. Returns what ends it. */
   watch(watcher: (logged: Logged) => void): () => void
+  /** Every engine of the configuration, whether it has ever joined or not. */
+  engines(): readonly EngineStanding[]
   nowUs(): Us
 }

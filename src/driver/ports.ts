@@ -171,9 +171,18 @@ export interface EngineSink {
   outcome(call: CallId, attempt: number, outcome: Outcome): void
 }
 
+/** How an engine is, as its adapter sees it. `refused`: it cannot serve as it is configured, and is not tried again. */
+export interface EngineCondition {
+  readonly stage: 'starting' | 'joined' | 'lost' | 'crash-loop' | 'refused'
+  /** What went wrong, and what comes next; null where nothing did. */
+  readonly why: string | null
+}
+
 /** One engine. Its adapter turns every fault of the world into an input; nothing here throws for it. */
 export interface EnginePort {
   readonly id: EngineId
+  /** Left out: no more is known than whether it joined. */
+  readonly condition?: EngineCondition
   /** Joins under this reign; the sink gets `engineJoined`, or `engineLost` with the reason. */
   open(reign: number, sink: EngineSink): void
   measure(request: MeasureRequest): Promise<Measurement>

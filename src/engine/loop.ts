@@ -167,7 +167,7 @@ export class EngineLoop {
     switch (request.kind) {
       case 'hello':
         return this.#options.emit({ kind: 'welcome', protocol: ENGINE_PROTOCOL, engine: this.describe() })
-      case 'ping': return
+      case 'ping': return this.#options.emit({ kind: 'alive', batchMs: this.#options.llama.busyMs, memoryBytes: process.memoryUsage.rss() })
       case 'stop': return this.stop()
       // Touches no lane, so it may run while a batch does; one at a time, so that a batch that ends waits for one at most.
       case 'measure':

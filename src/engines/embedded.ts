@@ -5,8 +5,7 @@
  * M1 The process before is dead before the next one starts, also one that an earlier control plane left behind.
  * M2 Whatever the process says is checked twice: its shape, and that it fits what was asked. What does not fit ends the
  *    process's life: nothing after it can be trusted.
- * M3 A process that keeps dying is not started for ever: after RESTARTS_MAX in RESTART_WINDOW_MS it stays lost, and at
- *    once where it said that it cannot serve.
+ * M3 A process that ends is started again as `restarts.ts` says; one that said that it cannot serve stays lost.
  *
  * It gives no inventory when it joins: the process is our child and ends with us, and with it what it held; a start
  * recomputes. What a restart takes over is an engine's that outlives its control plane.
@@ -16,7 +15,7 @@ import { join } from 'node:path'
 import { callId, engineId, moveId, type CallId } from '../core/ids.ts'
 import type { Effect } from '../core/effect.ts'
 import type { Capabilities } from '../core/state.ts'
-import type { EngineCommand, EnginePort, EngineSink, Measurement, MeasureRequest } from '../driver/ports.ts'
+import type { EngineCommand, EngineCondition, EnginePort, EngineSink, Measurement, MeasureRequest } from '../driver/ports.ts'
 import { toolCallIdOf } from '../protocol/chat.ts'
 import { ENGINE_PROTOCOL, type EngineEvent, type WireEngine } from '../protocol/engine.ts'
 import { undeclared } from './capability.ts'
@@ -24,13 +23,14 @@ import { argsOf, capabilitiesOf, reportOf, type EngineSettings } from './embedde
 import { EngineProcess } from './engine-process.ts'
 import { awaitOrphan } from './orphan.ts'
 import { EngineReports, type Attempt } from './reports.ts'
+import { RESTART_LIMITS, Restarts } from './restarts.ts'
 
 const EMBEDDED_LIMITS = {
   leaseMs: 10_000,
-  /** Before the first, second, ... start after a loss; the last for all that follow. */
-  restartBackoffMs: [250, 500, 1_000, 2_000, 4_000],
-  restartsMax: 5,
-  restartWindowMs: 60_000,
+  batchMsMax: 120_000,
+  startMsMax: 180_000,
+  memoryBytesMax: null as number | null,
+  ...RESTART_LIMITS,
 }
 
 export interface EmbeddedOptions extends EngineSettings {
@@ -63,7 +63,8 @@ export class EmbeddedEngine implements EnginePort {
   #process: EngineProcess | null = null
   /** The last process, gone or going. */
   #before: Promise<void> = Promise.resolve()
-  #restartsMs: number[] = []
+  #restarts: Restarts
+  #condition: EngineCondition = { stage: 'starting', why: null }
   #restart: NodeJS.Timeout | null = null
   #closed = false
 
@@ -72,11 +73,15 @@ export class EmbeddedEngine implements EnginePort {
     this.#options = options
     this.#limits = { ...EMBEDDED_LIMITS, ...options.limits }
     this.#reports = new EngineReports(this.id)
+    this.#restarts = new Restarts(this.#limits)
   }
+
+  get condition(): EngineCondition { return this.#condition }
 
   open(reign: number, sink: EngineSink): void {
     if (!this.#reports.open(reign, sink)) return
-    this.#restartsMs = []
+    this.#restarts = new Restarts(this.#limits)
+    this.#condition = { stage: 'starting', why: null }
     this.#letGo(`reign ${reign} took the engine over`)
     void this.#launch(reign)
   }
@@ -135,42 +140,42 @@ export class EmbeddedEngine implements EnginePort {
   }
 
   async #launch(reign: number): Promise<void> {
-    const { leaseMs } = this.#limits
     const pidFile = join(this.#options.runtimeDir, `${this.id}.pid`)
     const isOver = (): boolean => this.#closed || reign !== this.#reports.reign
     try {
       await this.#before
       if (isOver()) return
-      const left = await awaitOrphan(pidFile, leaseMs)
+      const left = await awaitOrphan(pidFile, this.#limits.leaseMs)
       if (isOver()) return
-      if (left !== null) return this.#reports.lost(left)
+      if (left !== null) return this.#stay(left)
       const life: EngineProcess = new EngineProcess({
-        workerPath: this.#options.workerPath ?? WORKER_PATH, args: argsOf(this.#options), leaseMs, pidFile, reign,
+        ...this.#limits, workerPath: this.#options.workerPath ?? WORKER_PATH, args: argsOf(this.#options), pidFile, reign,
       }, {
         event: (event, bin) => { if (this.#process === life) this.#hear(life, event, bin) },
         lost: (why, refused) => { if (this.#process === life) this.#lost(life, why, refused, reign) },
-        owes: () => this.#reports.owes || this.#measuring.size > 0,
       })
       this.#process = life
     } catch (error) {
-      this.#reports.lost(`its process cannot be started: ${error instanceof Error ? error.message : String(error)}`)
+      this.#stay(`its process cannot be started: ${error instanceof Error ? error.message : String(error)}`)
     }
   }
 
   #lost(life: EngineProcess, why: string, refused: boolean, reign: number): void {
     this.#process = null
     this.#before = life.gone
-    const nowMs = performance.now()
-    this.#restartsMs = this.#restartsMs.filter((atMs) => nowMs - atMs < this.#limits.restartWindowMs)
-    const { restartsMax, restartWindowMs, restartBackoffMs } = this.#limits
-    const again = !refused && this.#restartsMs.length < restartsMax
-    const often = refused ? 'it would end the same' : `it was started again ${restartsMax} times in ${restartWindowMs / 1_000} s`
-    this.#reports.lost(again ? why : `${why}; it stays lost: ${often}`)
+    const pauseMs = this.#restarts.lost(performance.now())
+    const { early, isLoop } = this.#restarts
+    const loop = isLoop ? `crash loop: ${early} lives in a row ended early; ` : ''
+    const next = refused ? 'it stays lost: it would end the same' : `${loop}it is started again in ${pauseMs / 1_000} s`
+    this.#condition = { stage: refused ? 'refused' : isLoop ? 'crash-loop' : 'lost', why: `${why}; ${next}` }
+    this.#reports.lost(`${why}; ${next}`)
     this.#answerAll(unavailable(`${this.id} was lost: ${why}`))
-    if (!again) return
-    const pauseMs = restartBackoffMs[Math.min(this.#restartsMs.length, restartBackoffMs.length - 1)] ?? 0
-    this.#restartsMs.push(nowMs)
-    this.#restart = setTimeout(() => { void this.#launch(reign) }, pauseMs).unref()
+    if (!refused) this.#restart = setTimeout(() => { void this.#launch(reign) }, pauseMs).unref()
+  }
+
+  #stay(why: string): void {
+    this.#condition = { stage: 'refused', why }
+    this.#reports.lost(why)
   }
 
   #answerAll(measurement: Measurement): void {
@@ -191,6 +196,8 @@ export class EmbeddedEngine implements EnginePort {
       case 'welcome':
         if (event.protocol !== ENGINE_PROTOCOL) return `it speaks protocol ${event.protocol}, not ${ENGINE_PROTOCOL}`
         return this.#know(event.engine, true)
+      // The link's own.
+      case 'alive': return null
       case 'engine': return this.#know(event.engine, false)
       case 'measured': return this.#measured(event, bin[0] ?? new Uint8Array())
       case 'unmeasurable': return this.#answer(event.call, () => ({ ok: false, code: event.code, why: event.why }))
@@ -216,6 +223,10 @@ export class EmbeddedEngine implements EnginePort {
   #know(engine: WireEngine, joins: boolean): string | null {
     const before = JSON.stringify(this.#capabilities)
     this.#capabilities = capabilitiesOf(this.#options.models, engine)
+    if (joins) {
+      this.#restarts.joined(performance.now())
+      this.#condition = { stage: 'joined', why: null }
+    }
     if (joins || JSON.stringify(this.#capabilities) !== before) this.#reports.join(this.#capabilities, engine.speeds)
     else this.#reports.progress(engine.speeds, [])
     return null

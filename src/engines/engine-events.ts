@@ -45,6 +45,7 @@ const part: Check = (value) => (isObject(value) && 'logprobs' in value ? withLog
 type FieldOf<K extends Kind> = Exclude<keyof Extract<EngineEvent, { kind: K }>, 'kind'>
 
 const FIELDS: { readonly [K in Kind]: Readonly<Record<FieldOf<K>, Check>> } = {
+  alive: { batchMs: count, memoryBytes: count },
   welcome: { protocol: count, engine },
   engine: { engine },
   measured: {

@@ -1,6 +1,5 @@
 /**
- * Owns one life of an engine process: spawned, connected, greeted, kept alive by pings, and gone. What it says is read
- * and checked here; what it means is the adapter's business.
+ * Owns one life of an engine process: spawned, connected, and gone. Leaves the talk with it to `engine-link.ts`.
  *
  * P1 `lost` is called once, for whatever ended this life, and nothing is said after it.
  * P2 `gone` resolves when the pid is dead, and not before: a process that does not go is killed, after its lease where
@@ -11,37 +10,30 @@ import { mkdtempSync, rmSync } from 'node:fs'
 import { connect, type Socket } from 'node:net'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
-import { ENGINE_PROTOCOL, EXIT_REFUSED, type EngineEvent, type EngineRequest } from '../protocol/engine.ts'
-import { encodeFrame, FrameError, FrameReader } from '../protocol/frame.ts'
-import { BrokenEvent, readEvent } from './engine-events.ts'
+import { EXIT_REFUSED, type EngineEvent, type EngineRequest } from '../protocol/engine.ts'
+import { EngineLink, type LinkTerms } from './engine-link.ts'
 import { markProcess, SOCKET_DIR_PREFIX, unmarkProcess } from './orphan.ts'
 
-/** Loading a model from a cold disk takes this long at most. */
-const CONNECT_MS_MAX = 180_000
 const CONNECT_EVERY_MS = 25
-/** Pings in a lease. */
-const PINGS = 3
 /** A process told to stop ends in this time, or is killed. */
 const STOP_MS_MAX = 3_000
 /** After the first sign of an end: time for exit code, last frames and last words to come in. */
 const LAST_WORDS_MS = 250
 const LAST_WORDS_CHARS = 2_000
 
-interface ProcessOptions {
+interface ProcessOptions extends LinkTerms {
   readonly workerPath: string
   /** Without the socket. */
   readonly args: readonly string[]
-  readonly leaseMs: number
   readonly pidFile: string
-  readonly reign: number
+  /** It listens by then: loading a model from a cold disk takes a while. */
+  readonly startMsMax: number
 }
 
 interface ProcessHandlers {
   event(event: EngineEvent, bin: readonly Uint8Array[]): void
   /** `refused`: it said that it cannot serve, and another start would end the same. */
   lost(why: string, refused: boolean): void
-  /** Something is waited for: while it says nothing at all, it may hang. */
-  owes(): boolean
 }
 
 export class EngineProcess {
@@ -53,7 +45,7 @@ export class EngineProcess {
   readonly #socketPath: string
   readonly #startedMs = performance.now()
   readonly #timers = new Set<NodeJS.Timeout>()
-  #socket: Socket | null = null
+  #link: EngineLink | null = null
   #lastWords = ''
   #ended: string | null = null
   #lost = false
@@ -61,7 +53,6 @@ export class EngineProcess {
   #isDead = false
   #wordsSaid = false
   #stopping = false
-  #silentTicks = 0
 
   /** Throws where the temporary folder or the pid file cannot be written. */
   constructor(options: ProcessOptions, handlers: ProcessHandlers) {
@@ -80,14 +71,14 @@ export class EngineProcess {
   }
 
   send(message: EngineRequest, bin: readonly Uint8Array[] = []): void {
-    this.#socket?.write(encodeFrame(message, bin))
+    this.#link?.send(message, bin)
   }
 
   /** Asks it to go and makes sure that it does. */
   async stop(): Promise<void> {
     this.#stopping = true
     this.send({ kind: 'stop', reign: this.#options.reign })
-    if (this.#socket === null) this.#kill()
+    if (this.#link === null) this.#kill()
     this.#after(STOP_MS_MAX, () => this.#kill())
     await this.gone
     this.#lose('it was told to stop')
@@ -138,7 +129,7 @@ export class EngineProcess {
       const words = this.#lastWords.trim().split('\n').slice(-6).join(' | ')
       this.#lose(`${this.#ended ?? 'it closed its socket'}${words === '' ? '' : `; its last words: ${words}`}`)
     }
-    if (this.#isDead && this.#wordsSaid && this.#socket?.closed !== false) end()
+    if (this.#isDead && this.#wordsSaid && this.#link?.closed !== false) end()
     else this.#after(LAST_WORDS_MS, end)
   }
 
@@ -147,8 +138,8 @@ export class EngineProcess {
     this.#lost = true
     for (const timer of this.#timers) clearTimeout(timer)
     this.#timers.clear()
-    this.#socket?.destroy()
-    if (this.#socket === null) this.#kill()
+    this.#link?.destroy()
+    if (this.#link === null) this.#kill()
     else if (!this.#isDead) setTimeout(() => this.#kill(), this.#stopping ? STOP_MS_MAX : this.#options.leaseMs).unref()
     if (!this.#stopping) this.#handlers.lost(why, this.#refused)
   }
@@ -166,8 +157,9 @@ export class EngineProcess {
   /** The engine listens once its model is loaded. */
   #connect(): void {
     if (this.#lost || this.#isDead) return
-    if (performance.now() - this.#startedMs > CONNECT_MS_MAX) {
-      return this.#lose(`it did not listen within ${CONNECT_MS_MAX} ms`)
+    const { startMsMax } = this.#options
+    if (performance.now() - this.#startedMs > startMsMax) {
+      return this.condemn(`it did not listen within ${startMsMax / 1_000} s (startSecondsMax)`, true)
     }
     const socket = connect(this.#socketPath)
     const again = (): void => this.#after(CONNECT_EVERY_MS, () => this.#connect())
@@ -183,39 +175,13 @@ export class EngineProcess {
       socket.destroy()
       return
     }
-    const { reign, leaseMs } = this.#options
-    this.#socket = socket
-    const reader = new FrameReader()
-    let welcomed = false
-    socket.on('data', (bytes: Buffer) => {
-      this.#silentTicks = 0
-      this.#read(reader, bytes, () => { welcomed = true })
+    this.#link = new EngineLink(socket, this.#options, {
+      event: this.#handlers.event,
+      failed: (why, hangs) => this.condemn(why, hangs),
+      closed: (why) => {
+        this.#ended ??= why
+        this.#endSoon()
+      },
     })
-    socket.on('error', (error) => { this.#ended ??= `its socket failed: ${error.message}` })
-    socket.on('close', () => this.#endSoon())
-    this.send({ kind: 'hello', protocol: ENGINE_PROTOCOL, reign, leaseMs })
-    const tick = (): void => {
-      this.send({ kind: 'ping', reign })
-      this.#silentTicks = !welcomed || this.#handlers.owes() ? this.#silentTicks + 1 : 0
-      if (this.#silentTicks > PINGS) return this.condemn(`it has not answered for ${leaseMs} ms`, true)
-      this.#after(leaseMs / PINGS, tick)
-    }
-    this.#after(leaseMs / PINGS, tick)
-  }
-
-  #read(reader: FrameReader, bytes: Buffer, welcomed: () => void): void {
-    try {
-      for (const { message, bin } of reader.push(bytes)) {
-        if (this.#lost) return
-        const event = readEvent(message, bin)
-        if (event.kind === 'welcome') welcomed()
-        this.#handlers.event(event, bin)
-      }
-    } catch (error) {
-      if (error instanceof FrameError || error instanceof BrokenEvent) {
-        return this.condemn(`it broke the protocol: ${error.message}`)
-      }
-      throw error
-    }
   }
 }

@@ -22,6 +22,7 @@ export interface ModelEngineView {
 
 export interface ReadyView {
   readonly status: 'ready' | 'starting'
+  /** `starting`, `joined`, `lost`, `crash-loop` or `refused`. */
   readonly engines: readonly { readonly id: string; readonly stage: string }[]
 }
 

@@ -100,6 +100,8 @@ export type WirePart =
   | { readonly kind: 'toolCall'; readonly index: number; readonly name: string | null; readonly arguments: string }
 
 export type EngineEvent =
+  /** Answers a ping. `batchMs`: how long the batch under way has taken; 0 where none is. `memoryBytes`: resident, what is mapped of the model's file included. */
+  | { readonly kind: 'alive'; readonly batchMs: number; readonly memoryBytes: number }
   | { readonly kind: 'welcome'; readonly protocol: number; readonly engine: WireEngine }
   /** The probe has answered, or speeds were measured anew. */
   | { readonly kind: 'engine'; readonly engine: WireEngine }

@@ -193,14 +193,18 @@ export class DoorMetrics {
       gauge.set({ sort: 'reserved' }, reservedBytes)
       gauge.set({ sort: 'free' }, totalBytes - ownedBytes - reservedBytes)
     })
-    this.#engineGauges(core)
+    this.#engineGauges(gateway)
     this.#tenantService(core)
     this.#gauge('programs', 'Programs in memory, by stage', ['stage'], (gauge) => {
       for (const program of core.programs.values()) gauge.inc({ stage: program.stage.kind })
     })
   }
 
-  #engineGauges(core: Core): void {
+  #engineGauges(gateway: Gateway): void {
+    const { core } = gateway
+    this.#gauge('engine_stage', 'What an engine is doing: starting, joined, lost, crash-loop, refused', ['engine', 'stage'], (gauge) => {
+      for (const { id, stage } of gateway.engines()) gauge.set({ engine: id, stage }, 1)
+    })
     this.#gauge('engine_joined', 'Whether an engine can take calls', ['engine'], (gauge) => {
       for (const engine of core.engines.values()) gauge.set({ engine: engine.id }, engine.stage === 'joined' ? 1 : 0)
     })

@@ -17,7 +17,7 @@ export const health = (): Handler => (_request, reply) => reply.send({ status: '
 
 /** Ready is: some engine can take a call. */
 export const readiness = (door: Door): Handler => (_request, reply) => {
-  const engines = [...door.gateway.core.engines.values()].map(({ id, stage }) => ({ id, stage }))
+  const engines = door.gateway.engines().map(({ id, stage }) => ({ id, stage }))
   const ready = engines.some((engine) => engine.stage === 'joined')
   const answer: ReadyView = { status: ready ? 'ready' : 'starting', engines }
   return reply.code(ready ? 200 : problem('engine_unavailable').status).send(answer)

@@ -99,7 +99,8 @@ describe('a server and its model file', () => {
     const text = await said('it stays lost')
     assert.match(text, /unknown model architecture: 'zzama'.*does not know such models; take one that it knows\.; it stays lost: it would end the same/)
     const url = /Server listening at (http:[^"]+)/.exec(await said('Server listening at'))?.[1] ?? ''
-    assert.equal((await fetch(`${url}/readyz`)).status, 503)
+    const ready = await fetch(`${url}/readyz`)
+    assert.deepEqual([ready.status, await ready.json()], [503, { status: 'starting', engines: [{ id: 'local', stage: 'refused' }] }])
     assert.equal(child.exitCode, null)
     child.kill('SIGTERM')
     await once(child, 'exit')

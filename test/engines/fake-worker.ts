@@ -7,6 +7,7 @@
  *   half       sends half a frame and dies                            gap       skips a token's index
  *   foreign    ends the attempt in another epoch                      stray     answers for calls nobody asked for
  *   refuse     refuses the start, as an engine of a later reign does  slow      a token each 20 ms, for ever
+ *   endless    is in a batch from then on, and answers all else       grows     takes a gibibyte
  */
 import { rmSync, writeFileSync } from 'node:fs'
 import { createServer, type Socket } from 'node:net'
@@ -72,6 +73,9 @@ function end(code: number): never {
 
 class Worker {
   hung = false
+  #batchSinceMs: number | null = null
+  #memoryBytes = 1 << 20
+  #inMidFrame = false
   readonly #socket: Socket
   readonly #running = new Map<string, NodeJS.Timeout>()
 
@@ -81,6 +85,11 @@ class Worker {
     if (this.hung) return
     switch (request.kind) {
       case 'hello': return this.#hello(request)
+      case 'ping': {
+        if (this.#inMidFrame) return
+        const batchMs = this.#batchSinceMs === null ? 0 : Math.round(performance.now() - this.#batchSinceMs)
+        return this.#say({ kind: 'alive', batchMs, memoryBytes: this.#memoryBytes })
+      }
       case 'measure': return this.#measure(request, bin)
       case 'start': return this.#start(request)
       case 'cancel':
@@ -144,6 +153,12 @@ class Worker {
       case 'hang':
         this.hung = true
         return
+      case 'endless':
+        this.#batchSinceMs = performance.now()
+        return
+      case 'grows':
+        this.#memoryBytes = 1 << 30
+        return
       case 'garbage': return void this.#socket.write(Buffer.from('no frame at all, and long enough to be read as one'))
       case 'half':
         this.#socket.write(encodeFrame({ kind: 'failed', call, attempt, epoch, why: 'half', retryable: true }).subarray(0, 20))
@@ -159,6 +174,7 @@ class Worker {
   /** The same answer, a few bytes at a time. */
   #inPieces(call: string, attempt: number, epoch: number, index: number): void {
     const pieces = this.#finishFrame(call, attempt, epoch, index)
+    this.#inMidFrame = true
     for (let at = 0; at < pieces.length; at += 7) setTimeout(() => this.#socket.write(pieces.subarray(at, at + 7)), at / 7)
   }
 

@@ -77,8 +77,8 @@ test('a chat of two turns in a session reads its first turn once', async () => {
   await server.close()
 })
 
-test('an engine that is killed in the middle of a stream is started again, and the stream goes on without a lost or repeated character', async () => {
-  const server = await served({}, { laneTokens: 8_192 })
+for (const [signal, what] of [['SIGKILL', 'is killed'], ['SIGSTOP', 'hangs']] as const) test(`an engine that ${what} in the middle of a stream is started again, and the stream goes on without a lost or repeated character`, async () => {
+  const server = await served({}, { laneTokens: 8_192, answerSeconds: 0.5 })
   await proven(server)
   // Of this seed the tiny model has much to say.
   const chat = { messages: HELLO, max_tokens: 6_000, seed: 6, temperature: 0.7 }
@@ -91,7 +91,7 @@ test('an engine that is killed in the middle of a stream is started again, and t
     if (killed || textOf(stream).length < 100) continue
     killed = true
     const [pidFile] = readdirSync(server.dataDir).filter((name) => name.endsWith('.pid'))
-    process.kill(pidIn(readFileSync(join(server.dataDir, pidFile ?? ''), 'utf8')), 'SIGKILL')
+    process.kill(pidIn(readFileSync(join(server.dataDir, pidFile ?? ''), 'utf8')), signal)
   }
   assert.equal(textOf(stream), alone)
   assert.ok([...server.driver.core.calls.values()].some((call) => call.attempt > 1), 'it took a second attempt')

@@ -75,6 +75,7 @@ export function fakeGateway(play: (call: FakeCall) => void = () => undefined): F
       })
       return Promise.resolve({ ok: true, program: raw })
     },
+    engines: () => [...core.engines.values()].map(({ id, stage }) => ({ id, stage, why: null })),
     finish: (tenant, program) => end(gateway, 'finish', tenant, program),
     cancel: (tenant, program) => end(gateway, 'cancel', tenant, program),
     report: (tenant, program, report) => act(gateway, watchers, program, { kind: 'reportGraph', tenant, program, ...report }),

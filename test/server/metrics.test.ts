@@ -85,6 +85,7 @@ describe('metrics of what is there now', () => {
     gateway.core.tenants.set(tenantId('local'), { ...must(gateway.core.tenants, tenantId('local')), service: { useful: { residentUs: 3_000_000, workUs: 2_000_000 }, retried: zero, recomputed: zero } })
     const text = await scrape(app)
     assert.equal(valueOf(text, 'entracte_engine_joined{engine="e1"}'), 1)
+    assert.equal(valueOf(text, 'entracte_engine_stage{engine="e1",stage="joined"}'), 1)
     assert.equal(valueOf(text, 'entracte_engine_granules{engine="e1",sort="free"}'), 4)
     assert.equal(valueOf(text, 'entracte_engine_sequences{engine="e1",sort="used"}'), 0)
     assert.equal(valueOf(text, 'entracte_tenant_service_seconds_total{tenant="local",sort="useful",measure="work"}'), 2)

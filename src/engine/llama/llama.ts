@@ -66,7 +66,8 @@ export class Llama {
   /** Of logits, by the library's address; read right after the library has named it, and at no other time. */
   readonly #views = new Map<Pointer, Float32Array>()
   #decoded: readonly Row[] = []
-  #busy = false
+  /** Since when a decode runs. */
+  #busySinceMs: number | null = null
   #alive = true
 
   static load(options: LlamaOptions): Llama {
@@ -110,6 +111,11 @@ export class Llama {
     }
   }
 
+  /** How long the decode under way has taken; 0 where none is. */
+  get busyMs(): number {
+    return this.#busySinceMs === null ? 0 : Math.round(performance.now() - this.#busySinceMs)
+  }
+
   isEog(token: number): boolean {
     return ((this.#flags[token] ?? 0) & TOKEN_EOG) !== 0
   }
@@ -149,7 +155,7 @@ export class Llama {
     this.#checkRows(rows)
     this.#decoded = []
     const batch = this.#opened.rows.fill(rows)
-    this.#busy = true
+    this.#busySinceMs = performance.now()
     try {
       const code = await new Promise<number>((resolve, reject) => {
         this.#fn.decode.async(this.#context, batch, (error, result) => {
@@ -160,7 +166,7 @@ export class Llama {
       if (code !== 0) throw new LlamaError('decode', decodeFailure(code, rows))
       this.#decoded = rows
     } finally {
-      this.#busy = false
+      this.#busySinceMs = null
     }
   }
 
@@ -267,7 +273,7 @@ export class Llama {
 
   #idle(what: string): void {
     this.#use()
-    if (this.#busy) throw new LlamaError('decode', `${what} while a decode runs: await it first`)
+    if (this.#busySinceMs !== null) throw new LlamaError('decode', `${what} while a decode runs: await it first`)
   }
 
   #checkLane(lane: number): void {
