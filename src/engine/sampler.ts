@@ -6,6 +6,7 @@
  * gives each allowed token its share.
  */
 import type { Sampling } from '../protocol/chat.ts'
+import { exponential } from './exponential.ts'
 
 /** What a grammar must be able to do here. */
 export interface TokenGrammar {
@@ -31,24 +32,46 @@ export class Sampler {
   #choose(logits: Float32Array, sampling: Sampling, unit: number): number | null {
     const best = likeliest(logits)
     if (best === null || sampling.temperature === 0) return best
-    const total = this.#weigh(logits, logits[best] ?? 0, sampling)
-    const weights = this.#weights
-    if (sampling.topK === 0 && sampling.topP >= 1) return drawAny(weights, unit * total)
-    return draw(candidates(logits, weights, total, sampling), weights, unit)
+    const { topK, topP } = sampling
+    const most = logits[best] ?? 0
+    if (topK > 0) {
+      const kept = this.#best(logits, most, sampling)
+      return draw(topP >= 1 ? kept : head(kept, this.#weights, massOf(kept, this.#weights) * topP), this.#weights, unit)
+    }
+    const total = this.#weigh(logits, most, sampling)
+    if (topP >= 1) return drawAny(this.#weights, unit * total)
+    return draw(nucleus(logits, this.#weights, total * topP), this.#weights, unit)
   }
 
   /** Probability of each token over that of the best, 0 where min_p drops it; their sum. */
   #weigh(logits: Float32Array, most: number, { temperature, minP }: Sampling): number {
-    if (this.#weights.length !== logits.length) this.#weights = new Float64Array(logits.length)
-    const weights = this.#weights
+    const weights = this.#room(logits.length)
     let total = 0
     for (let token = 0; token < logits.length; token++) {
-      const weight = Math.exp(((logits[token] ?? -Infinity) - most) / temperature)
+      const weight = exponential(((logits[token] ?? -Infinity) - most) / temperature)
       const kept = weight >= minP ? weight : 0
       weights[token] = kept
       total += kept
     }
     return total
+  }
+
+  /** The `topK` likeliest that min_p leaves, best first; they alone are weighed. */
+  #best(logits: Float32Array, most: number, { temperature, minP, topK }: Sampling): readonly number[] {
+    const weights = this.#room(logits.length)
+    const kept: number[] = []
+    for (const token of likeliestOf(logits, most, temperature, topK)) {
+      const weight = exponential(((logits[token] ?? -Infinity) - most) / temperature)
+      if (!(weight > 0 && weight >= minP)) break
+      weights[token] = weight
+      kept.push(token)
+    }
+    return kept
+  }
+
+  #room(tokens: number): Float64Array {
+    if (this.#weights.length !== tokens) this.#weights = new Float64Array(tokens)
+    return this.#weights
   }
 }
 
@@ -69,28 +92,48 @@ function mix(word: number): number {
   return (hash ^ (hash >>> 16)) | 0
 }
 
+/** Four maxima side by side: the processor need not wait for one before it looks at the next. */
 function likeliest(logits: Float32Array): number | null {
-  let best: number | null = null
   let most = -Infinity
-  for (let token = 0; token < logits.length; token++) {
-    const logit = logits[token] ?? -Infinity
-    if (logit > most) {
-      most = logit
-      best = token
-    }
+  let second = -Infinity
+  let third = -Infinity
+  let fourth = -Infinity
+  let token = 0
+  for (; token + 3 < logits.length; token += 4) {
+    const a = logits[token] ?? 0
+    const b = logits[token + 1] ?? 0
+    const c = logits[token + 2] ?? 0
+    const d = logits[token + 3] ?? 0
+    if (a > most) most = a
+    if (b > second) second = b
+    if (c > third) third = c
+    if (d > fourth) fourth = d
   }
-  return best
+  for (; token < logits.length; token++) if ((logits[token] ?? 0) > most) most = logits[token] ?? 0
+  most = Math.max(most, second, third, fourth)
+  return most === -Infinity ? null : logits.indexOf(most)
 }
 
 /** Logits below the best, in units of temperature, at which candidates are looked for; each step only if needed. */
 const REACHES = [4, 8, 16, 32, 64, Infinity] as const
 
-/** The tokens that top_k and then top_p leave, best first. Sorts only as deep as it must. */
-function candidates(
-  logits: Float32Array, weights: Float64Array, total: number, { topK, topP }: Sampling,
-): readonly number[] {
+const byLikelihood = (logits: Float32Array) => (a: number, b: number): number => (logits[b] ?? 0) - (logits[a] ?? 0) || a - b
+
+/** The `count` likeliest tokens, best first. Sorts only as deep as it must. */
+function likeliestOf(logits: Float32Array, most: number, temperature: number, count: number): readonly number[] {
   for (const reach of REACHES) {
-    const floor = Math.exp(-reach)
+    const floor = most - reach * temperature
+    const found: number[] = []
+    for (let token = 0; token < logits.length; token++) if ((logits[token] ?? -Infinity) >= floor) found.push(token)
+    if (found.length >= count || reach === Infinity) return found.sort(byLikelihood(logits)).slice(0, count)
+  }
+  return []
+}
+
+/** The likeliest tokens whose mass together reaches `wanted`, best first. Sorts only as deep as it must. */
+function nucleus(logits: Float32Array, weights: Float64Array, wanted: number): readonly number[] {
+  for (const reach of REACHES) {
+    const floor = exponential(-reach)
     const found: number[] = []
     let mass = 0
     for (let token = 0; token < weights.length; token++) {
@@ -99,12 +142,7 @@ function candidates(
       found.push(token)
       mass += weight
     }
-    const isEnough = topK === 0 ? mass >= total * topP : found.length >= topK
-    if (!isEnough && reach !== Infinity) continue
-    found.sort((a, b) => (logits[b] ?? 0) - (logits[a] ?? 0) || a - b)
-    if (topK === 0) return head(found, weights, total * topP)
-    const kept = found.slice(0, topK)
-    return head(kept, weights, massOf(kept, weights) * topP)
+    if (mass >= wanted || reach === Infinity) return head(found.sort(byLikelihood(logits)), weights, wanted)
   }
   return []
 }
