@@ -299,6 +299,17 @@ test('at a limit of calls one whose client is gone gives way, the longest gone f
   }
 })
 
+test('at its own limit a tenant gets the place of none of another one\'s calls, whoever is gone', () => {
+  const at = new Quiet(1, { config: { tenantCallsOpenMax: 1 } })
+  const others = at.submit({ tenant: tenantId('other') })
+  at.restart()
+  at.run(at.nowUs + 1_000_000)
+  const own = at.submit()
+  const full = at.submit()
+  assert.deepEqual(only(at.log, 'call.refused').map(({ call, code }) => [call, code]), [[full, 'tenant_full']])
+  assert.deepEqual([others, own].map((call) => at.core.calls.get(call)?.stage.kind), ['detached', 'arrived'])
+})
+
 test('an unknown model is refused with the names of those served', () => {
   const at = new Quiet(1)
   at.submit({ model: 'gpt-9' })
