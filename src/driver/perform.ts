@@ -186,7 +186,7 @@ export class Performer {
     this.#running.set(call.id, { engine: fact.engine, attempt: fact.attempt })
     this.#tell(fact.engine, {
       kind: 'start', call: call.id, attempt: fact.attempt, run: call.preemptions, epoch: call.epoch, state: fact.state,
-      body: Buffer.from(body).toString('utf8'), prepared, baseTokens: fact.baseTokens, keepTokens: fact.keepTokens,
+      tenant: must(this.#core.programs, call.program).tenant, body: Buffer.from(body).toString('utf8'), prepared, baseTokens: fact.baseTokens, keepTokens: fact.keepTokens,
       recomputeTokens: fact.recomputeTokens, replay: fact.replay, forced: [...this.#streams.tokens(call.id)], seed: call.seed,
       maxTokens: call.maxTokens, rank: fact.rank, grantGranules: fact.granules,
     })

@@ -89,6 +89,8 @@ export interface StartCommand {
   readonly run: number
   readonly epoch: number
   readonly state: StateId
+  /** Whose it is: what is known of another tenant's prompts changes nothing of this call, not even its time. */
+  readonly tenant: TenantId
   readonly body: string
   readonly prepared: Uint8Array
   /** Committed tokens of the State below this call; what the call feeds comes after them. */

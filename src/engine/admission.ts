@@ -54,10 +54,14 @@ export function admit(host: AdmissionHost, start: StartRequest, preparedBytes: U
   const grammar = gbnf === null ? null : readGrammar(host.llama, gbnf)
   if (typeof grammar === 'string') return refuse(grammar)
 
-  const lane = host.lanes.find(start.state) ?? (host.lanes.canTake(start.state) ? host.lanes.take(start.state) : null)
+  const lane = host.lanes.find(start.state) ?? (host.lanes.canTake(start.state) ? host.lanes.take(start.state, start.tenant) : null)
   if (lane === null || lane.content.kind === 'arriving') {
     grammar?.dispose()
     return { ok: false, why: lane === null ? 'no lane is free' : 'its State is still on its way in', retryable: true }
+  }
+  if (lane.tenant !== start.tenant) {
+    grammar?.dispose()
+    return refuse('its State belongs to another tenant')
   }
   const stopTokens = new Set(tokenRules?.stopTokens)
   const isEnd = (token: number): boolean => stopTokens.has(token) || host.llama.isEog(token)

@@ -42,7 +42,7 @@ const FIELDS: { readonly [K in Kind]: Readonly<Record<FieldOf<K>, Check>> } = {
   ping: {},
   measure: { call: id, body: anyText, records: list(id) },
   start: {
-    ...attempt, epoch: count, state: id, body: anyText, rank: whole, grantGranules: count,
+    ...attempt, epoch: count, state: id, tenant: anyText, body: anyText, rank: whole, grantGranules: count,
     baseTokens: count, keepTokens: count, recomputeTokens: count,
     replay: oneOf('exact', 'plain'), forced: list(count), seed: word, maxTokens: positive,
   },

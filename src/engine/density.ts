@@ -8,26 +8,22 @@
  * D3 every move brings the runs nearer to one (the sum of the squares of their lengths grows), so moves come to an end.
  */
 import type { Batch } from './batch.ts'
+import type { LaneCopies } from './lane-copies.ts'
 import type { Lanes } from './lanes.ts'
-import { LlamaError } from './llama/llama.ts'
 import type { Llama } from './llama/llama.ts'
 import type { Speeds } from './speeds.ts'
-
-/** Weight of a new copy in the average of what they take. */
-const COPY_WEIGHT = 0.3
 
 export class Density {
   readonly #llama: Llama
   readonly #lanes: Lanes
   readonly #speeds: Speeds
-  /** Out of one lane and into another, nanoseconds; no file is in it. Infinite once the library has refused. */
-  #copyNsPerToken: number
+  readonly #copies: LaneCopies
 
-  constructor(llama: Llama, lanes: Lanes, speeds: Speeds, copyNsPerToken: number) {
+  constructor(llama: Llama, lanes: Lanes, speeds: Speeds, copies: LaneCopies) {
     this.#llama = llama
     this.#lanes = lanes
     this.#speeds = speeds
-    this.#copyNsPerToken = llama.info.copies ? copyNsPerToken : Infinity
+    this.#copies = copies
   }
 
   /** The batch as it should run: its members in the order of their lanes, one of which may be another now. */
@@ -39,25 +35,11 @@ export class Density {
     if (move === null || member === undefined) return batch
     const tokens = member.fed.length
     const { decodeBaseNs, decodeRowNs } = this.#speeds.snapshot()
-    if (tokens * this.#copyNsPerToken > decodeBaseNs + decodeRowNs * members.length) return batch
-    if (!this.#copy(move.from, move.to, tokens)) return batch
+    if (this.#copies.costNs(tokens) > decodeBaseNs + decodeRowNs * members.length) return batch
+    if (!this.#copies.copy(move.from, move.to, tokens)) return batch
+    this.#llama.cut(move.from, 0)
     this.#lanes.relocate(member.lane, move.to)
     return { kind: 'decode', members: [...members].sort((a, b) => a.lane.index - b.lane.index) }
-  }
-
-  #copy(from: number, to: number, tokens: number): boolean {
-    const begunMs = performance.now()
-    try {
-      this.#llama.copyLane(from, to)
-    } catch (error) {
-      if (!(error instanceof LlamaError)) throw error
-      this.#copyNsPerToken = Infinity
-      return false
-    }
-    this.#llama.cut(from, 0)
-    const seenNs = (performance.now() - begunMs) * 1e6 / tokens
-    this.#copyNsPerToken += COPY_WEIGHT * (seenNs - this.#copyNsPerToken)
-    return true
   }
 }
 

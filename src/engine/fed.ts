@@ -38,6 +38,14 @@ export class Fed {
     return count
   }
 
+  /** Where positions `from` to before `to` first are another token, or were fed in another way; `to` where they are the same. */
+  differsAt(tokens: ArrayLike<number>, origin: Origin, from: number, to: number): number {
+    const end = Math.min(to, this.#tokens.length)
+    let at = from
+    while (at < end && this.#tokens[at] === tokens[at] && this.#origins[at] === origin) at++
+    return at
+  }
+
   /** Tokens from position `from` on, by origin. */
   counts(from: number): Readonly<Record<Origin, number>> {
     const counts = { prefilled: 0, decoded: 0 }

@@ -10,6 +10,8 @@ export interface Lane {
   /** Another once it was moved. */
   index: number
   readonly state: string
+  /** Whose calls alone may read it; null: nobody's. */
+  readonly tenant: string | null
   content: Content
 }
 
@@ -49,11 +51,11 @@ export class Lanes {
     return this.#free.length > 0 && !this.#owned.has(state)
   }
 
-  take(state: string): Lane {
+  take(state: string, tenant: string | null = null): Lane {
     assert(this.canTake(state), `no lane can be given to ${state}`)
     const index = Math.min(...this.#free)
     this.#free.splice(this.#free.indexOf(index), 1)
-    const lane: Lane = { index, state, content: { kind: 'fed', fed: new Fed() } }
+    const lane: Lane = { index, state, tenant, content: { kind: 'fed', fed: new Fed() } }
     this.#owned.set(state, lane)
     return lane
   }

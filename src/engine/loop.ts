@@ -1,8 +1,8 @@
 /**
  * Owns the engine's loop: schedule -> execute -> postprocess. START HERE to read the engine: `schedule.ts` says what
- * runs next, `batch.ts` what goes to the library, `density.ts` in which lanes, `sequence.ts` what an attempt is;
- * `plan.ts` and `lanes.ts` keep the laws of origins and of lanes, `running.ts` begins and ends attempts, `moves.ts`
- * takes States out and in, `probe.ts` finds out whether all of this is exact here.
+ * runs next, `prefixes.ts` what need not be computed, `batch.ts` what goes to the library, `density.ts` in which lanes,
+ * `sequence.ts` what an attempt is; `plan.ts` and `lanes.ts` keep the laws of origins and of lanes, `running.ts` begins
+ * and ends attempts, `moves.ts` takes States out and in, `probe.ts` finds out whether all of this is exact here.
  *
  * L1 commands are obeyed in their order, between batches only, after the batch before was sampled: no State moves with
  *    logits and no token.
@@ -18,11 +18,13 @@ import type { Batch } from './batch.ts'
 import { readRequest } from './commands.ts'
 import { Density } from './density.ts'
 import { imageKey } from './kv-image.ts'
+import { LaneCopies } from './lane-copies.ts'
 import { Lanes, heldTokens } from './lanes.ts'
 import { LlamaError } from './llama/llama.ts'
 import type { Llama, Row } from './llama/llama.ts'
 import { measure } from './measure.ts'
 import { Moves } from './moves.ts'
+import { Prefixes } from './prefixes.ts'
 import { Probe } from './probe.ts'
 import type { Exact } from './probe.ts'
 import { Running } from './running.ts'
@@ -61,6 +63,7 @@ export class EngineLoop {
   readonly #lanes: Lanes
   readonly #schedule: Schedule
   readonly #density: Density
+  readonly #prefixes: Prefixes
   readonly #running: Running
   readonly #speeds: Speeds
   readonly #moves: Moves
@@ -85,7 +88,9 @@ export class EngineLoop {
     const lanes = this.#lanes = new Lanes(llama.info.lanes)
     const speeds = this.#speeds = new Speeds(calibration)
     this.#schedule = new Schedule(chunkTokens)
-    this.#density = new Density(llama, lanes, speeds, calibration.copyOutNsPerToken + calibration.copyInNsPerToken)
+    const copies = new LaneCopies(llama, calibration)
+    this.#density = new Density(llama, lanes, speeds, copies)
+    this.#prefixes = new Prefixes(llama, lanes, speeds, copies)
     this.#probe = exact === null ? new Probe(llama, lanes, chunkTokens) : null
     this.#running = new Running({
       llama, template, lanes, speeds, modelDigest, emit, nowUs,
@@ -124,6 +129,7 @@ export class EngineLoop {
       if (this.#stopping) break
       const batch = this.#schedule.next(this.#running.values())
       if (batch === null) await this.#idle()
+      else if (batch.kind === 'prefill' && this.#prefixes.reuse(batch.member)) this.#running.conclude(batch.member)
       else if (await this.#execute(this.#density.gather(batch))) this.#running.report()
     }
     this.#probe?.release()

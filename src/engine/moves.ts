@@ -69,7 +69,7 @@ export class Moves {
     if (!llama.info.images) return this.#failed(move, 'a State of this model has no image', false)
     if (lanes.find(state) !== null) return this.#failed(move, 'its State is on this device already', false)
     if (!lanes.canTake(state)) return this.#failed(move, 'no lane is free', false)
-    const lane = lanes.take(state)
+    const lane = lanes.take(state, request.identity.tenant)
     lane.content = { kind: 'arriving' }
     this.#start(this.#read(request, lane, nowUs()))
   }

@@ -8,7 +8,7 @@
  *   origin     as measured | decoded
  */
 import assert from 'node:assert/strict'
-import type { Origin } from './fed.ts'
+import type { Fed, Origin } from './fed.ts'
 
 export interface Run { readonly tokens: number; readonly origin: Origin }
 
@@ -29,12 +29,15 @@ export class Plan {
   /** Some token is fed in another way than it was before. */
   readonly deviates: boolean
   readonly #stretches: readonly Stretch[]
+  /** Nothing was shown yet: what comes is drawn from the logits of the prompt's last token. */
+  readonly #needsLogits: boolean
 
   /**
    * `held`: leading tokens on device that may be kept. With `plain`, what was decoded and is not held is prefilled.
    */
   constructor(prompt: Int32Array, runs: readonly Run[], forced: readonly number[], held: number, plain: boolean) {
     const shown = forced.slice(0, -1)
+    this.#needsLogits = forced.length === 0
     this.tokens = new Int32Array(prompt.length + shown.length)
     this.tokens.set(prompt)
     this.tokens.set(shown, prompt.length)
@@ -45,7 +48,7 @@ export class Plan {
     this.#stretches = plain ? withoutReplay(planned, kept) : planned
     this.deviates = plain && planned.some(({ end, origin }) => origin === 'decoded' && end > kept)
       && !sameStretches(this.#stretches, planned)
-    this.begin = this.#backedUp(kept, forced.length === 0)
+    this.begin = this.from(kept)
   }
 
   /** What comes at `position`, at most `chunkTokens` of it. */
@@ -65,12 +68,21 @@ export class Plan {
     return end - begin === 1 ? 'decoded' : origin
   }
 
+  /** Leading tokens that a lane has as this plan has them, fed as this plan feeds them. */
+  shared(fed: Fed): number {
+    for (const { begin, end } of this.#stretches) {
+      const differs = fed.differsAt(this.tokens, this.origin(begin), begin, end)
+      if (differs < end) return differs
+    }
+    return this.tokens.length
+  }
+
   /**
-   * Where feeding begins when `kept` tokens could be kept: earlier by one or two where else a single given token
+   * Where feeding goes on when `kept` tokens could be kept: earlier by one or two where else a single given token
    * would be left of a longer run, or where the logits of the prompt's last token are needed and gone.
    */
-  #backedUp(kept: number, needsLogits: boolean): number {
-    const from = needsLogits ? Math.min(kept, this.tokens.length - 1) : kept
+  from(kept: number): number {
+    const from = this.#needsLogits ? Math.min(kept, this.tokens.length - 1) : kept
     if (from >= this.tokens.length) return from
     const { begin, end, origin } = this.#at(from)
     const single = origin === 'prefilled' && end - from === 1 && end - begin > 1

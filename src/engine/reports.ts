@@ -17,6 +17,8 @@ export function reportOf(sequence: Sequence): WireReport {
     tailDecoded: tail.decoded,
     outputTokens: sequence.outputs.length,
     recomputedTokens: sequence.account.redoneTokens,
+    computedTokens: sequence.account.computedTokens,
+    reusedTokens: sequence.account.reusedTokens,
   }
 }
 
@@ -39,13 +41,13 @@ export function finishedOf(
       resume: resumeOf(sequence, exact),
       promptTokens: plan.promptTokens,
       outputTokens: outputs.length,
-      cachedTokens: Math.min(plan.begin, start.baseTokens),
+      cachedTokens: Math.min(plan.promptTokens, Math.min(plan.begin, start.baseTokens) + sequence.account.reusedTokens),
     },
   }
 }
 
 /** How what was there before came back; an engine not known to be exact recomputes, whatever it replays. */
 function resumeOf({ start, plan, account }: Sequence, exact: boolean): Finished['resume'] {
-  if (account.redoneTokens > 0) return exact && !plan.deviates ? 'exact' : 'recomputed'
+  if (account.redoneTokens + account.restoredTokens > 0) return exact && !plan.deviates ? 'exact' : 'recomputed'
   return start.baseTokens > 0 || start.forced.length > 0 ? 'exact' : 'none'
 }

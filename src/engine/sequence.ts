@@ -111,6 +111,18 @@ export class Sequence {
     for (let i = 0; i < count; i++) this.fed.push(this.tokenAt(this.fed.length), origin)
   }
 
+  /**
+   * Its lane was filled with the first `tokens` of the plan out of another lane and holds the first `held` of them:
+   * fewer only where the library failed, and then the rest is fed.
+   */
+  reuse(tokens: number, held: number): void {
+    const gain = Math.max(0, Math.min(tokens, held) - this.fed.length)
+    this.account.reused(gain, this.redoneRows(gain))
+    while (this.fed.length < tokens) this.fed.push(this.tokenAt(this.fed.length), this.plan.origin(this.fed.length))
+    this.fed.cut(held)
+    this.settle(null)
+  }
+
   /** Puts out what can be: shown tokens whose turn it is, then one drawn from the last row's logits (masked in place). */
   settle(logits: Float32Array | null): void {
     const { forced } = this.start

@@ -27,6 +27,9 @@ export class Account {
   #prefillUs = 0
   #decodeUs = 0
   #redoneTokens = 0
+  #computedTokens = 0
+  #reusedTokens = 0
+  #restoredTokens = 0
 
   constructor(startedUs: number) {
     this.#startedUs = startedUs
@@ -42,10 +45,30 @@ export class Account {
     if (share.kind === 'prefill') this.#prefillUs += share.residentUs - redoneUs
     else this.#decodeUs += share.residentUs - redoneUs
     this.#redoneTokens += share.redoneRows
+    this.#computedTokens += share.rows
+  }
+
+  /** So many tokens came out of another lane and went through no batch; so many of them had been fed before and evicted. */
+  reused(tokens: number, redone: number): void {
+    this.#reusedTokens += tokens
+    this.#restoredTokens += redone
   }
 
   get redoneTokens(): number {
     return this.#redoneTokens
+  }
+
+  get computedTokens(): number {
+    return this.#computedTokens
+  }
+
+  get reusedTokens(): number {
+    return this.#reusedTokens
+  }
+
+  /** Fed before and evicted, and there again without being fed. */
+  get restoredTokens(): number {
+    return this.#restoredTokens
   }
 
   service(): Service {

@@ -26,6 +26,7 @@ const run = { ...attempt, epoch: count }
 const report = object({
   usefulResidentUs: count, usefulWorkUs: count, recomputedResidentUs: count, recomputedWorkUs: count,
   tailPrefilled: count, tailDecoded: count, outputTokens: count, recomputedTokens: count,
+  computedTokens: count, reusedTokens: count,
 })
 const speeds = object({
   prefillNsPerToken: count, decodeBaseNs: count, decodeRowNs: count, copyOutNsPerToken: count, copyInNsPerToken: count,

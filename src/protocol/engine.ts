@@ -17,6 +17,9 @@ export interface WireReport {
   readonly tailDecoded: number
   readonly outputTokens: number
   readonly recomputedTokens: number
+  /** Rows that went through the model, and tokens copied from another lane in their place; in this run. */
+  readonly computedTokens: number
+  readonly reusedTokens: number
 }
 
 export interface WireSpan { readonly id: string; readonly tokens: number; readonly origin: 'prefilled' | 'decoded' }
@@ -29,7 +32,7 @@ export type EngineRequest =
   /** bin: one record for each of `records`. */
   | { readonly kind: 'measure'; readonly reign: number; readonly call: string; readonly body: string; readonly records: readonly string[] }
   /** bin: [prepared]. */
-  | { readonly kind: 'start'; readonly reign: number; readonly call: string; readonly attempt: number; readonly epoch: number; readonly state: string; readonly body: string; readonly baseTokens: number; readonly keepTokens: number; readonly recomputeTokens: number; readonly replay: 'exact' | 'plain'; readonly forced: readonly number[]; readonly seed: number; readonly maxTokens: number; readonly rank: number; readonly grantGranules: number }
+  | { readonly kind: 'start'; readonly reign: number; readonly call: string; readonly attempt: number; readonly epoch: number; readonly state: string; readonly tenant: string; readonly body: string; readonly baseTokens: number; readonly keepTokens: number; readonly recomputeTokens: number; readonly replay: 'exact' | 'plain'; readonly forced: readonly number[]; readonly seed: number; readonly maxTokens: number; readonly rank: number; readonly grantGranules: number }
   | { readonly kind: 'order'; readonly reign: number; readonly orders: readonly { readonly call: string; readonly rank: number; readonly grantGranules: number; readonly asVictim: 'pause' | 'offload' | 'discard' }[] }
   | { readonly kind: 'pause' | 'cancel'; readonly reign: number; readonly call: string; readonly attempt: number }
   | { readonly kind: 'offload'; readonly reign: number; readonly move: string; readonly state: string; readonly path: string; readonly spans: readonly WireSpan[]; readonly identity: WireIdentity }

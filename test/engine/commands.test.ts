@@ -4,7 +4,7 @@ import { readRequest } from '../../src/engine/commands.ts'
 
 const start = {
   kind: 'start', reign: 1, call: 'c', attempt: 1, epoch: 0, state: 's', body: '{}', baseTokens: 0, keepTokens: 0,
-  recomputeTokens: 0, replay: 'exact', forced: [1, 2], seed: 5, maxTokens: 8, rank: 0, grantGranules: 1,
+  recomputeTokens: 0, replay: 'exact', forced: [1, 2], seed: 5, maxTokens: 8, rank: 0, tenant: 't', grantGranules: 1,
 }
 const part = new Uint8Array(1)
 

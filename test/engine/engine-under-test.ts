@@ -35,8 +35,8 @@ export class Killed extends Error {}
 /** The lane a State has, or had last; States of a test have names of their own. */
 const laneOf = new Map<string, number>()
 const take = Lanes.prototype.take
-Lanes.prototype.take = function (state) {
-  const lane = take.call(this, state)
+Lanes.prototype.take = function (state, tenant) {
+  const lane = take.call(this, state, tenant)
   laneOf.set(state, lane.index)
   return lane
 }

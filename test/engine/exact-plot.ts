@@ -97,7 +97,8 @@ const words = (dice: Dice, max: number): string =>
 
 export function drawPlot(seed: number, scale: Scale): Plot {
   const dice = new Dice(seed)
-  const programs = Array.from({ length: dice.whole(1, scale.programsMax) }, (_, i) => drawProgram(dice, scale, `p${i}`))
+  const common = words(dice, scale.wordsMax)
+  const programs = Array.from({ length: dice.whole(1, scale.programsMax) }, (_, i) => drawProgram(dice, scale, `p${i}`, common))
   return {
     seed,
     programs,
@@ -107,7 +108,8 @@ export function drawPlot(seed: number, scale: Scale): Plot {
   }
 }
 
-function drawProgram(dice: Dice, scale: Scale, name: string): ProgramPlot {
+/** Half of the programs have the `common` system text. */
+function drawProgram(dice: Dice, scale: Scale, name: string, common: string): ProgramPlot {
   const hasTools = dice.chance(0.3)
   const calls = Array.from({ length: dice.whole(1, scale.callsMax) }, () => drawCall(dice, scale, hasTools))
   const tool: ToolDefinition = {
@@ -122,7 +124,7 @@ function drawProgram(dice: Dice, scale: Scale, name: string): ProgramPlot {
   }
   return {
     name,
-    system: words(dice, scale.wordsMax),
+    system: dice.chance(0.5) ? common : words(dice, scale.wordsMax),
     tools: hasTools ? [tool] : [],
     calls,
     delay: dice.whole(0, 40),

@@ -189,6 +189,8 @@ class ProgramPlay {
   readonly #play: Play
   readonly #program: ProgramPlot
   readonly #state: string
+  /** In company all are one tenant's, and what is alike is copied; alone nothing is. */
+  readonly #tenant: string
   readonly #messages: ChatMessage[] = []
   readonly #results: CallResult[] = []
   #spans: WireSpan[] = []
@@ -205,6 +207,7 @@ class ProgramPlay {
     this.#play = play
     this.#program = program
     this.#state = `state-${program.name}`
+    this.#tenant = play.calm ? this.#state : 't'
   }
 
   async run(): Promise<ProgramResult> {
@@ -235,7 +238,7 @@ class ProgramPlay {
         const start = {
           kind: 'start', call, attempt: number, epoch: 0, state: this.#state, body, baseTokens: base, keepTokens: keep,
           recomputeTokens: Math.max(0, this.#fedMost - keep), replay: 'exact', forced: attempt.tokens, seed: plot.seed,
-          maxTokens: plot.maxTokens, rank: plot.rank, grantGranules: 1,
+          maxTokens: plot.maxTokens, rank: plot.rank, tenant: this.#tenant, grantGranules: 1,
         } as const
         const finished = await this.#follow(start, prepared, attempt, base)
         if (finished === null) continue
@@ -334,6 +337,7 @@ class ProgramPlay {
       outputTokens: event.outputTokens,
     })
     assert.equal(event.promptTokens, promptTokens)
+    if (event.report.reusedTokens > 0) this.#play.count('prefix reused')
     const { parts, report } = event
     const fedUs = report.usefulResidentUs + report.recomputedResidentUs
     assert.equal(parts.recomputeUs + parts.prefillUs + parts.decodeUs, fedUs)
@@ -417,7 +421,7 @@ class ProgramPlay {
   }
 
   #identity() {
-    return { tenant: 't', state: this.#state, owner: this.#program.name, epoch: 0, reign: this.#play.engine.reign }
+    return { tenant: this.#tenant, state: this.#state, owner: this.#program.name, epoch: 0, reign: this.#play.engine.reign }
   }
 
   #tell(command: Command): void {

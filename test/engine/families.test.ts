@@ -121,7 +121,7 @@ describe('a call on each family', () => {
       assert.ok(capabilities.kvBytesPerToken > 0)
       if (images) return
       await run(engine, 'a', {})
-      const identity = { tenant: 't', state: 'state-a', owner: 'o', epoch: 0, reign: 1 }
+      const identity = { tenant: 'state-a', state: 'state-a', owner: 'o', epoch: 0, reign: 1 }
       engine.tell({ kind: 'offload', move: 'm', state: 'state-a', path: join(folder, 'image'), spans: [], identity })
       const { event } = await engine.next(({ kind }) => kind === 'moveFailed')
       assert.match(JSON.stringify(event), /a State of this model has no image/)
@@ -142,7 +142,7 @@ async function start(engine: EngineUnderTest, call: string, other: Partial<Start
   const { bin } = await engine.next((event) => event.kind === 'measured' && event.call === call)
   engine.tell({
     kind: 'start', call, attempt: 1, epoch: 0, state: `state-${call}`, body: said, baseTokens: 0, keepTokens: 0, recomputeTokens: 0, replay: 'exact',
-    forced: [], seed: 11, maxTokens: 40, rank: 0, grantGranules: 1, ...other,
+    forced: [], seed: 11, maxTokens: 40, rank: 0, tenant: other.state ?? `state-${call}`, grantGranules: 1, ...other,
   }, [bin[0] ?? new Uint8Array()])
 }
 

@@ -58,7 +58,7 @@ async function begin(call: string, says: string, other: Partial<Start> = {}): Pr
   const prepared = await measured(call, body)
   const start: Start = {
     kind: 'start', call, attempt: 1, epoch: 0, state: `state-${call}`, body, baseTokens: 0, keepTokens: 0, recomputeTokens: 0, replay: 'exact',
-    forced: [], seed: 11, maxTokens: 12, rank: 0, grantGranules: 1, ...other,
+    forced: [], seed: 11, maxTokens: 12, rank: 0, tenant: other.state ?? `state-${call}`, grantGranules: 1, ...other,
   }
   engine.tell(start, [prepared])
   return start
@@ -138,7 +138,7 @@ test('of the calls that prefill the best-ranked goes first, also when its rank c
   const prepared = await measured('x', bodyOf(LONG))
   const start = (call: string, rank: number): void => engine.tell({
     kind: 'start', call, attempt: 1, epoch: 0, state: call, body: bodyOf(LONG), baseTokens: 0, keepTokens: 0, recomputeTokens: 0, replay: 'exact',
-    forced: [], seed: 1, maxTokens: 2, rank, grantGranules: 1,
+    forced: [], seed: 1, maxTokens: 2, rank, tenant: call, grantGranules: 1,
   }, [prepared])
   start('a', 1)
   start('b', 2)
@@ -293,7 +293,7 @@ test('what the lane holds is checked against the prompt, and only what is equal 
   assert.equal(two.cachedTokens, 0)
 })
 
-const identity = (state: string) => ({ tenant: 't', state, owner: 'o', epoch: 0, reign: 1 })
+const identity = (state: string) => ({ tenant: state, state, owner: 'o', epoch: 0, reign: 1 })
 
 async function moved(command: Command & { move: string }): Promise<Extract<EngineEvent, { kind: 'moved' | 'moveFailed' }>> {
   engine.tell(command)

@@ -24,7 +24,7 @@ async function call(name: string): Promise<number[]> {
   const { bin } = await engine.next((event) => event.kind === 'measured' && event.call === name)
   engine.tell({
     kind: 'start', call: name, attempt: 1, epoch: 0, state: name, body: BODY, baseTokens: 0, keepTokens: 0, recomputeTokens: 0,
-    replay: 'exact', forced: [], seed: 4, maxTokens: 20, rank: 0, grantGranules: 1,
+    replay: 'exact', forced: [], seed: 4, maxTokens: 20, rank: 0, tenant: 't', grantGranules: 1,
   }, bin)
   await engine.next((event) => event.kind === 'finished' && event.call === name)
   return engine.of('tokens').filter((event) => event.call === name).flatMap((event) => event.tokens)

@@ -43,9 +43,9 @@ function sequence(script: Script, forced: readonly number[], held: number): Sequ
   return new Sequence({
     start: {
       kind: 'start', reign: 1, call: 'c', attempt: 1, epoch: 0, state: 's', body: '', baseTokens: 0, keepTokens: held, recomputeTokens: 0,
-      replay: 'exact', forced, seed: 1, maxTokens: script.maxTokens, rank: 0, grantGranules: 1,
+      replay: 'exact', forced, seed: 1, maxTokens: script.maxTokens, rank: 0, tenant: 't', grantGranules: 1,
     },
-    lane: { index: 0, state: 's', content: { kind: 'fed', fed } },
+    lane: { index: 0, state: 's', tenant: 't', content: { kind: 'fed', fed } },
     fed, plan, sampling: { temperature: 0, topP: 1, topK: 0, minP: 0 }, grammar: null, topLogprobs: script.topLogprobs ?? null,
     changes: script.rules === undefined ? null : new LogitChanges(script.rules, prompt, tokenizer.isEog), spell: (token) => tokenizer.piece(token, true),
     sampler: new Sampler(),

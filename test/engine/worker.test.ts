@@ -105,7 +105,7 @@ async function startLong(client: Client): Promise<void> {
   const { bin } = await client.next('measured')
   client.send({
     kind: 'start', reign: 5, call: 'c', attempt: 1, epoch: 0, state: 's', body, baseTokens: 0, keepTokens: 0, recomputeTokens: 0,
-    replay: 'exact', forced: [], seed: 1, maxTokens: 1_000, rank: 0, grantGranules: 1,
+    replay: 'exact', forced: [], seed: 1, maxTokens: 1_000, rank: 0, tenant: 't', grantGranules: 1,
   }, bin)
 }
 

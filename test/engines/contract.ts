@@ -98,7 +98,7 @@ class Stage {
     const command: StartCommand = {
       kind: 'start', call, attempt: 1, run: 0, epoch: 3, state: stateId(`of-${call}`), body: JSON.stringify(chat), prepared,
       baseTokens: 0, keepTokens: 0, recomputeTokens: 0, replay: 'exact', forced: [], seed: this.subject.seed,
-      maxTokens: chat.maxTokens ?? 512, rank: 1, grantGranules: this.granules(chat), ...more,
+      maxTokens: chat.maxTokens ?? 512, rank: 1, tenant: tenantId('t'), grantGranules: this.granules(chat), ...more,
     }
     this.perform(command)
     return command
@@ -484,7 +484,7 @@ function lifeLaws(make: () => Promise<Subject>): void {
     subject.engine.perform({
       kind: 'start', call, attempt: 2, run: 0, epoch: 3, state: stateId('next'), body, prepared: measured.prepared,
       baseTokens: 0, keepTokens: 0, recomputeTokens: 0, replay: 'exact', forced: [], seed: subject.seed,
-      maxTokens: subject.long.maxTokens ?? 512, rank: 1, grantGranules: memory === null ? 0 : stage.granules(subject.long),
+      maxTokens: subject.long.maxTokens ?? 512, rank: 1, tenant: tenantId('t'), grantGranules: memory === null ? 0 : stage.granules(subject.long),
     })
     await newer.until('a first chunk', () => newer.chunks(call, 2)[0])
     await subject.engine.close()

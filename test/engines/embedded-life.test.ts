@@ -7,7 +7,7 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { test, type TestContext } from 'node:test'
 import { fileURLToPath } from 'node:url'
-import { callId, stateId } from '../../src/core/ids.ts'
+import { callId, stateId, tenantId } from '../../src/core/ids.ts'
 import type { EmbeddedEngine } from '../../src/engines/embedded.ts'
 import { Listener } from './listener.ts'
 import { isAlive } from './processes.ts'
@@ -29,7 +29,7 @@ async function start(engine: EmbeddedEngine, attempt: number, forced: readonly n
   assert.ok(measured.ok)
   engine.perform({
     kind: 'start', call, attempt, run: 0, epoch: 0, state: stateId(`s${attempt}`), body: BODY, prepared: measured.prepared, baseTokens: 0, keepTokens: 0,
-    recomputeTokens: forced.length, replay: 'exact', forced, seed: TINY_SEED, maxTokens: 1_100, rank: 1, grantGranules: 1,
+    recomputeTokens: forced.length, replay: 'exact', forced, seed: TINY_SEED, maxTokens: 1_100, rank: 1, tenant: tenantId('t'), grantGranules: 1,
   })
 }
 

@@ -49,7 +49,7 @@ async function opened(modelPath = 'fine', more: Partial<EmbeddedOptions> = {}): 
 function start({ engine }: Stage, call: string, body: string, attempt = 1): void {
   engine.perform({
     kind: 'start', call: callId(call), attempt, run: 0, epoch: 0, state: stateId(`of-${call}`), body, prepared: Buffer.from('p'),
-    baseTokens: 0, keepTokens: 0, recomputeTokens: 0, replay: 'exact', forced: [], seed: 1, maxTokens: 9, rank: 1, grantGranules: 1,
+    baseTokens: 0, keepTokens: 0, recomputeTokens: 0, replay: 'exact', forced: [], seed: 1, maxTokens: 9, rank: 1, tenant: tenantId('t'), grantGranules: 1,
   })
 }
 

@@ -6,7 +6,7 @@ import type { EngineEvent, WireReport } from '../../src/protocol/engine.ts'
 
 const speeds = { prefillNsPerToken: 1, decodeBaseNs: 1, decodeRowNs: 1, copyOutNsPerToken: 1, copyInNsPerToken: 1 }
 const report: WireReport = {
-  usefulResidentUs: 1, usefulWorkUs: 1, recomputedResidentUs: 0, recomputedWorkUs: 0, tailPrefilled: 3, tailDecoded: 1, outputTokens: 2, recomputedTokens: 0,
+  usefulResidentUs: 1, usefulWorkUs: 1, recomputedResidentUs: 0, recomputedWorkUs: 0, tailPrefilled: 3, tailDecoded: 1, outputTokens: 2, recomputedTokens: 0, computedTokens: 5, reusedTokens: 0,
 }
 const engine = {
   library: 'l', cpuKernel: 'k', modelDigest: 'd', lanes: 4, laneTokens: 64, kvBytesPerToken: 8, contextTokens: 64, imageKey: 'i', can: { trim: true, copy: true, image: true },

@@ -35,7 +35,7 @@ const engine = (exact: 'unknown' | 'yes'): WireEngine => ({
 
 const report = (outputTokens: number): WireReport => ({
   usefulResidentUs: 10 * outputTokens, usefulWorkUs: 10 * outputTokens, recomputedResidentUs: 0, recomputedWorkUs: 0,
-  tailPrefilled: 3, tailDecoded: Math.max(0, outputTokens - 1), outputTokens, recomputedTokens: 0,
+  tailPrefilled: 3, tailDecoded: Math.max(0, outputTokens - 1), outputTokens, recomputedTokens: 0, computedTokens: 3, reusedTokens: 0,
 })
 
 note('begins')

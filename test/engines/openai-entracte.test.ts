@@ -5,7 +5,7 @@ import { join } from 'node:path'
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { defaultConfig } from '../../src/config.ts'
-import { callId, stateId } from '../../src/core/ids.ts'
+import { callId, stateId, tenantId } from '../../src/core/ids.ts'
 import { OpenaiEngine } from '../../src/engines/openai.ts'
 import { start, type Server } from '../../src/main.ts'
 import { chatCall, engineContract } from './contract.ts'
@@ -62,7 +62,7 @@ test('tool calls, usage and a hang-up pass through our own door', async (t) => {
     const body = JSON.stringify(chatCall('m', content, { tools: [{ name: 'look', description: 'looks', parameters: { type: 'object' } }] }))
     engine.perform({
       kind: 'start', call: callId(call), attempt: 1, run: 0, epoch: 0, state: stateId('s'), body, prepared: new Uint8Array(), baseTokens: 0, keepTokens: 0,
-      recomputeTokens: 0, replay: 'plain', forced: [], seed: 3, maxTokens: 100, rank: 1, grantGranules: 0,
+      recomputeTokens: 0, replay: 'plain', forced: [], seed: 3, maxTokens: 100, rank: 1, tenant: tenantId('t'), grantGranules: 0,
     })
   }
   begin('a', 'use a tool')

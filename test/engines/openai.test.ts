@@ -1,7 +1,7 @@
 /** The openai adapter against a server that we write: what is sent, what is read, what goes wrong. */
 import assert from 'node:assert/strict'
 import { afterEach, test } from 'node:test'
-import { callId, stateId } from '../../src/core/ids.ts'
+import { callId, stateId, tenantId } from '../../src/core/ids.ts'
 import { OpenaiEngine, type OpenaiOptions } from '../../src/engines/openai.ts'
 import type { ChatCall } from '../../src/protocol/chat.ts'
 import { chatCall, message } from './contract.ts'
@@ -31,7 +31,7 @@ afterEach(async () => {
 function start({ engine }: Stage, chat: ChatCall = chatCall('m', 'hello'), attempt = 1, forced: number[] = []): void {
   engine.perform({
     kind: 'start', call: callId('c'), attempt, run: 0, epoch: 0, state: stateId('s'), body: JSON.stringify(chat),
-    prepared: new Uint8Array(), baseTokens: 0, keepTokens: 0, recomputeTokens: 0, replay: 'plain', forced, seed: 77, maxTokens: 40, rank: 1, grantGranules: 0,
+    prepared: new Uint8Array(), baseTokens: 0, keepTokens: 0, recomputeTokens: 0, replay: 'plain', forced, seed: 77, maxTokens: 40, rank: 1, tenant: tenantId('t'), grantGranules: 0,
   })
 }
 

@@ -57,7 +57,7 @@ async function start({ engine }: Stage, call: string, chat: ChatCall, more: Part
   assert.ok(measured.ok)
   engine.perform({
     kind: 'start', call: callId(call), attempt: 1, run: 0, epoch: 0, state: stateId(`of-${call}`), body: JSON.stringify(chat),
-    prepared: measured.prepared, baseTokens: 0, keepTokens: 0, recomputeTokens: 0, replay: 'exact', forced: [], seed: 1, maxTokens: 100, rank: 1, grantGranules: 1, ...more,
+    prepared: measured.prepared, baseTokens: 0, keepTokens: 0, recomputeTokens: 0, replay: 'exact', forced: [], seed: 1, maxTokens: 100, rank: 1, tenant: tenantId('t'), grantGranules: 1, ...more,
   })
   return measured.promptTokens
 }

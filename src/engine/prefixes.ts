@@ -1,0 +1,59 @@
+/**
+ * Owns the reuse of what another lane holds: before a chunk of a prompt is computed, the longest prefix that a lane has
+ * of it, equal in tokens and in how each was fed, is copied and only the rest is computed. Asked anew before every chunk:
+ * of several calls that begin alike one reads the beginning, and the others have it from that lane.
+ *
+ * P1 what comes of a call is the same with and without: a State is a function of its tokens and origins (E1), and where
+ *    the copy ends the plan goes on as from any kept prefix (`plan.ts`).
+ * P2 another tenant's lane is never looked at: what it holds changes neither a token of this call nor its time.
+ * P3 only where the copy takes less time than what it saves, as this engine's own figures say.
+ */
+import type { LaneCopies } from './lane-copies.ts'
+import { heldTokens } from './lanes.ts'
+import type { Lane, Lanes } from './lanes.ts'
+import type { Llama } from './llama/llama.ts'
+import type { Sequence } from './sequence.ts'
+import type { Speeds } from './speeds.ts'
+
+/** Fewer tokens are not worth the look: every prompt of a template begins alike. */
+const GAIN_TOKENS_MIN = 32
+
+interface Prefix { readonly lane: Lane; readonly tokens: number }
+
+export class Prefixes {
+  readonly #llama: Llama
+  readonly #lanes: Lanes
+  readonly #speeds: Speeds
+  readonly #copies: LaneCopies
+
+  constructor(llama: Llama, lanes: Lanes, speeds: Speeds, copies: LaneCopies) {
+    this.#llama = llama
+    this.#lanes = lanes
+    this.#speeds = speeds
+    this.#copies = copies
+  }
+
+  /** True: the sequence has more of its prompt than it had, and what it does next must be asked anew. */
+  reuse(sequence: Sequence): boolean {
+    const { trims, copies } = this.#llama.info
+    const found = trims && copies ? this.#longest(sequence) : null
+    if (found === null) return false
+    const gain = found.tokens - sequence.fed.length
+    const held = heldTokens(found.lane)
+    if (this.#copies.costNs(held) >= gain * this.#speeds.snapshot().prefillNsPerToken) return false
+    const { index } = sequence.lane
+    const copied = this.#copies.copy(found.lane.index, index, held)
+    sequence.reuse(found.tokens, copied ? this.#llama.cut(index, found.tokens) : 0)
+    return copied
+  }
+
+  #longest({ lane, plan, fed }: Sequence): Prefix | null {
+    let best: Prefix | null = null
+    for (const other of this.#lanes.owned()) {
+      if (other === lane || other.tenant === null || other.tenant !== lane.tenant || other.content.kind !== 'fed') continue
+      const tokens = plan.from(plan.shared(other.content.fed))
+      if (tokens - fed.length >= GAIN_TOKENS_MIN && tokens > (best?.tokens ?? 0)) best = { lane: other, tokens }
+    }
+    return best
+  }
+}
