@@ -20,7 +20,7 @@ const TOOLS = [{ type: 'function', function: { name: 'lookup', description: 'Loo
 const FORM = { type: 'json_schema', json_schema: { name: 'note', strict: true, schema: { type: 'object', properties: { title: { type: 'string', maxLength: 12 }, count: { type: 'integer', minimum: 0, maximum: 9_999 }, tags: { type: 'array', items: { type: 'string', maxLength: 5 }, maxItems: 3 } }, required: ['title', 'count', 'tags'] } } }
 /** Room for a forced call or a form to end. */
 const HELD_TOKENS = 200
-const TRIES_MAX = 40
+const TRIES_MAX = 600
 const TRY_AGAIN_MS = 500
 const AFTER_MS_MAX = 600
 /** Of a million calls. */

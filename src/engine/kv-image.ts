@@ -19,6 +19,7 @@
 import { open, rename, rm } from 'node:fs/promises'
 import type { FileHandle } from 'node:fs/promises'
 import { crc32 } from 'node:zlib'
+import { PARTIAL_SUFFIX } from '../protocol/engine.ts'
 import type { WireIdentity } from '../protocol/engine.ts'
 import { joinCrc } from './crc-join.ts'
 import { ImageError, hex32, planManifest, readManifest, writeManifest } from './kv-manifest.ts'
@@ -61,7 +62,7 @@ export async function writeImage(
   if (plan.tokens !== parsed.tokens) {
     throw new ImageError('format', `the spans have ${plan.tokens} tokens and the State ${parsed.tokens}`)
   }
-  const partial = `${path}.partial`
+  const partial = `${path}${PARTIAL_SUFFIX}`
   try {
     const manifest = await written(partial, source, plan, about)
     const digest = digestOf(head(manifest), manifest)

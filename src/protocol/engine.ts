@@ -6,6 +6,8 @@
 export const ENGINE_PROTOCOL = 1
 /** Exit code of an engine that cannot serve what it was told to, and could not if it were started again. */
 export const EXIT_REFUSED = 78
+/** After an image's path: what an engine has written of it so far. One that is killed leaves it. */
+export const PARTIAL_SUFFIX = '.partial'
 
 export interface WireReport {
   readonly usefulResidentUs: number

@@ -278,12 +278,14 @@ describe('the store on disk', () => {
     assert.deepEqual(await open().images.verify(), ['good'], 'the lost ones are out of the table too')
   })
 
-  test('a dropped image\'s file is gone, and so is the folder when nothing is left in it', async () => {
+  test('a dropped image\'s file is gone, also one half written, and so is the folder when nothing is left in it', async () => {
     const store = open()
     image(store, 'm1', 'x')
     const path = store.images.path(moveId('m1'))
     assert.ok(existsSync(path))
     store.images.drop(moveId('m1'))
+    writeFileSync(`${store.images.path(moveId('m2'))}.partial`, 'x')
+    store.images.drop(moveId('m2'))
     await store.close()
     assert.equal(existsSync(path), false)
     assert.equal(existsSync(dirname(path)), false)
