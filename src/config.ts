@@ -63,6 +63,9 @@ const tenant = z.strictObject({
     deadlineUs: deadlineSeconds === null ? null : seconds(deadlineSeconds),
   }))
 
+const KV_TYPES = ['f16', 'f32', 'bf16', 'q8_0', 'q5_1', 'q5_0', 'q4_1', 'q4_0', 'iq4_nl'] as const
+const PLAIN_KV_TYPES: readonly string[] = KV_TYPES.slice(0, 3)
+
 const embedded = z.strictObject({
   id: name,
   kind: z.literal('embedded'),
@@ -79,6 +82,13 @@ const embedded = z.strictObject({
   extraBuffers: z.boolean().default(true),
   /** How weights come into memory: the library's choice, mapped from the file, mapped and locked there, or read whole. */
   load: z.enum(['auto', 'map', 'lock', 'read']).default('auto'),
+  /** How K and V are kept. In blocks (all but the first three) they take less memory; V in blocks needs flash attention. */
+  kvTypeK: z.enum(KV_TYPES).default('f16'),
+  kvTypeV: z.enum(KV_TYPES).default('f16'),
+  /** Which build of the library: the CPU's; one for a GPU that is installed beside it (`auto`: the best there is), or the CPU where it is not. */
+  build: z.enum(['auto', 'cpu', 'cuda', 'vulkan', 'metal']).default('cpu'),
+  /** Layers that a GPU computes; null: all, where the build finds one. */
+  gpuLayers: z.int().min(0).max(10_000).nullable().default(null),
   /** Its process is taken for hanging, and ended, where it answers nothing for a third longer than this. */
   answerSeconds: z.number().min(0.3).default(10),
   /** A batch that takes longer will not end: its process is. A chunk of a prompt is one batch. */
@@ -87,6 +97,13 @@ const embedded = z.strictObject({
   startSecondsMax: z.number().gt(0).default(180),
   /** Resident memory of its process, the weights included; above it the process is ended and started again. Null: no limit. */
   memoryMiBMax: z.number().gt(0).nullable().default(null),
+}).superRefine(({ kvTypeV, flashAttention, build, gpuLayers }, context) => {
+  if (!flashAttention && !PLAIN_KV_TYPES.includes(kvTypeV)) {
+    context.addIssue({ code: 'custom', path: ['kvTypeV'], message: `is ${kvTypeV}, which needs flashAttention: true` })
+  }
+  if (build === 'cpu' && (gpuLayers ?? 0) > 0) {
+    context.addIssue({ code: 'custom', path: ['gpuLayers'], message: `is ${gpuLayers}, and build is cpu: set build to auto, cuda, vulkan or metal` })
+  }
 })
 
 const scripted = z.strictObject({

@@ -75,7 +75,11 @@ export async function start(config: Config, hooks: StartHooks = {}): Promise<Ser
       recovered,
     )
     driver.watch(({ fact }) => {
-      if (fact.kind === 'engine.joined') log.info({ engine: fact.engine, models: fact.capabilities.models, exact: fact.capabilities.exact }, 'an engine has joined')
+      if (fact.kind === 'engine.joined') {
+        log.info({ engine: fact.engine, models: fact.capabilities.models, exact: fact.capabilities.exact }, 'an engine has joined')
+        const why = engines.find(({ id }) => id === fact.engine)?.condition?.why
+        if (why != null) log.warn({ engine: fact.engine, why }, 'an engine serves otherwise than it was configured')
+      }
       if (fact.kind === 'engine.lost') log.warn({ engine: fact.engine, why: fact.why }, 'an engine was lost')
       if (fact.kind === 'result.ignored' && fact.input === 'engineLost') log.warn({ engine: fact.subject, why: fact.why }, 'an engine does not join')
     })
@@ -134,10 +138,10 @@ async function engineOf(one: EngineConfig, config: Config, hooks: StartHooks, mo
       const model = await resolveModel({ model: one.model, env: process.env, ...(progress === undefined ? {} : { onProgress: progress }) })
       const cache = cacheDirectory(process.env)
       models.push(markInUse(cache, model.path))
-      const { id, lanes, laneTokens, threads, chunkTokens, flashAttention, extraBuffers, load, library } = one
+      const { id, lanes, laneTokens, threads, chunkTokens, flashAttention, extraBuffers, load, library, kvTypeK, kvTypeV, build, gpuLayers } = one
       const { answerSeconds, batchSecondsMax, startSecondsMax, memoryMiBMax } = one
       return new EmbeddedEngine({
-        id, lanes, laneTokens, threads, chunkTokens, flashAttention, extraBuffers, load, models: [model.name], modelPath: model.path, libraryDir: library,
+        id, lanes, laneTokens, threads, chunkTokens, flashAttention, extraBuffers, load, kvTypeK, kvTypeV, build, gpuLayers, models: [model.name], modelPath: model.path, libraryDir: library,
         runtimeDir: config.dataDir, probeCachePath: join(cache, PROBES_FILE),
         limits: {
           leaseMs: Math.round(answerSeconds * 1_000), batchMsMax: batchSecondsMax * 1_000, startMsMax: startSecondsMax * 1_000,

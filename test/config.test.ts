@@ -150,6 +150,14 @@ describe('a fault', () => {
     assert.equal(faults('listen: { port: ${PORT} }\ndataDir: x\n').length, 1)
   })
 
+  test('names settings of an embedded engine that do not go together', () => {
+    const engine = (more: string): readonly string[] => faults(`engines:\n  - id: a\n    kind: embedded\n${more}`)
+    assert.match(engine('    kvTypeV: q8_0\n').join(), /:4: engines\[0\]\.kvTypeV is q8_0, which needs flashAttention: true/)
+    assert.match(engine('    gpuLayers: 4\n').join(), /:4: engines\[0\]\.gpuLayers is 4, and build is cpu/)
+    assert.match(engine('    kvTypeK: q9\n').join(), /:4: engines\[0\]\.kvTypeK/)
+    assert.equal(read('engines: [{ id: a, kind: embedded, kvTypeK: q8_0, kvTypeV: q8_0, flashAttention: true, build: auto, gpuLayers: 0 }]\n').engines.length, 1)
+  })
+
   test('does not hide another', () => {
     assert.equal(faults('listen: { port: x }\ncore: { order: y }\nodd: 1\n').length, 3)
   })

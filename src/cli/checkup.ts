@@ -31,6 +31,7 @@ const DISK_BYTES_WANTED = 1 << 30
 const DISK_BYTES_MIN = 100 << 20
 /** What model, context and process take beside the host tier, with the default model. */
 const MEMORY_BYTES_WANTED = 1 << 30
+const MEBIBYTE = 1024 * 1024
 const PORT_ANSWER_MS = 1_000
 /** A stream that stands still for longer is seen. */
 const CHUNK_MS_WANTED = 2_000
@@ -85,8 +86,10 @@ async function libraryOf(engine: Embedded): Promise<{ readonly check: Check; rea
   const name = `library of ${engine.id}`
   try {
     const { openLibrary } = await import('../engine/llama/library.ts')
-    const { name: release, cpuKernel } = openLibrary(engine.library)
-    return { check: ok(name, `${release}, CPU kernel ${cpuKernel}`), release, cpuKernel }
+    const { name: release, cpuKernel, gpu, fallback } = openLibrary(engine.library, engine.gpuLayers === 0 ? 'cpu' : engine.build)
+    const found = `${release}, CPU kernel ${cpuKernel}${gpu === null ? '' : `, ${gpu}`}`
+    const check = fallback === null ? ok(name, found) : warn(name, `${found}; ${fallback}`, 'install what it names, or set "build" of this engine to cpu.')
+    return { check, release, cpuKernel }
   } catch (error) {
     const next = 'install again with optional dependencies, or set "library" of this engine to a folder that holds it.'
     return { check: fail(name, messageOf(error), next), release: null, cpuKernel: null }
@@ -148,11 +151,15 @@ const LOADS: Readonly<Record<Embedded['load'], string>> = {
   auto: 'loaded as the library chooses', map: 'mapped from the file', lock: 'mapped from the file and locked in memory', read: 'read whole into memory',
 }
 
-function memoryCheck({ id, lanes, laneTokens, flashAttention, extraBuffers, load }: Embedded, model: WireDescription): Check {
-  const { weightsBytes, kvBytesPerToken, stateBytes, can } = model
+function memoryCheck({ id, lanes, laneTokens, flashAttention, extraBuffers, load, kvTypeK, kvTypeV, memoryMiBMax }: Embedded, model: WireDescription): Check {
+  const { weightsBytes, kvBytesPerToken, stateBytes, can, gpu } = model
   const laneBytes = laneTokens * kvBytesPerToken + stateBytes
-  const found = `weights ${size(weightsBytes)}, ${LOADS[load]}; KV in F16, ${size(lanes * laneBytes)} in ${lanes} lanes of ${size(laneBytes)}; `
-    + `flash attention ${flashAttention ? 'on' : 'off'}, weights ${extraBuffers ? 'repacked' : 'as they are'}, no layer on a GPU`
+  const found = `weights ${size(weightsBytes)}, ${LOADS[load]}; KV in ${kvTypeK === kvTypeV ? kvTypeK : `${kvTypeK} and ${kvTypeV}`}, ${size(lanes * laneBytes)} in ${lanes} lanes of ${size(laneBytes)}; `
+    + `flash attention ${flashAttention ? 'on' : 'off'}, weights ${extraBuffers ? 'repacked' : 'as they are'}, ${gpu === null ? 'no layer on a GPU' : `layers on a GPU: ${gpu}`}`
+  const wanted = weightsBytes + lanes * laneBytes
+  if (memoryMiBMax !== null && wanted > memoryMiBMax * MEBIBYTE) {
+    return warn(`memory of ${id}`, found, `set memoryMiBMax to more than ${Math.ceil(wanted / MEBIBYTE)}: its process would be ended again and again.`)
+  }
   if (can.image) return ok(`memory of ${id}`, found)
   return warn(`memory of ${id}`, found, 'a State of this model stays in its lane or is recomputed: give it more lanes, or take a model with plain attention.')
 }
@@ -169,9 +176,10 @@ function modelMissing(name: string, error: unknown): Check {
 /** What the probe answered for this model, library and kernel, with these lanes and chunks. */
 function exactness(engine: Embedded, digest: string | null, release: string | null, kernel: string | null): Check {
   const name = `exactness of ${engine.id}`
-  const known = probeAnswers().findLast(({ modelDigest, library, cpuKernel, lanes, laneTokens, chunkTokens, threads }) =>
+  const known = probeAnswers().findLast(({ modelDigest, library, cpuKernel, lanes, laneTokens, chunkTokens, threads, kvTypes, ...its }) =>
     modelDigest === digest && library === release && cpuKernel === kernel && lanes === engine.lanes && laneTokens === engine.laneTokens
-    && chunkTokens === engine.chunkTokens && threads === engine.threads)
+    && chunkTokens === engine.chunkTokens && threads === engine.threads && kvTypes === `${engine.kvTypeK},${engine.kvTypeV}`
+    && its.flashAttention === engine.flashAttention && its.extraBuffers === engine.extraBuffers)
   if (known === undefined) return warn(name, 'not probed yet', 'a server probes once in the background; until then resumes count as not exact.')
   if (known.answer === 'yes') return ok(name, `yes: ${known.because}`)
   return warn(name, `${known.answer}: ${known.because}`, 'a recomputed State may go on with other tokens; responses say so ("resume").')

@@ -13,6 +13,8 @@ export interface ProbeAnswer {
   readonly laneTokens: number
   readonly chunkTokens: number
   readonly threads: number
+  readonly kvTypes: string
+  readonly gpu: string
   readonly answer: string
   readonly because: string
 }
@@ -36,13 +38,13 @@ function parsed(text: string): unknown {
 
 function answerOf(entry: unknown): readonly ProbeAnswer[] {
   if (!Array.isArray(entry) || typeof entry[0] !== 'string') return []
-  const [, modelDigest, library, cpuKernel, , attention, weights, lanes, laneTokens, chunkTokens, threads] = entry[0].split('/')
+  const [, modelDigest, library, cpuKernel, , attention, weights, lanes, laneTokens, chunkTokens, threads, kvTypes = 'f16,f16', gpu = 'cpu'] = entry[0].split('/')
   const said: unknown = entry[1]
   if (modelDigest === undefined || library === undefined || cpuKernel === undefined) return []
   if (typeof said !== 'object' || said === null || !('answer' in said) || !('because' in said)) return []
   return [{
     modelDigest, library, cpuKernel, flashAttention: attention === 'fa', extraBuffers: weights === 'repacked',
-    lanes: Number(lanes), laneTokens: Number(laneTokens), chunkTokens: Number(chunkTokens), threads: Number(threads),
+    lanes: Number(lanes), laneTokens: Number(laneTokens), chunkTokens: Number(chunkTokens), threads: Number(threads), kvTypes, gpu,
     answer: String(said.answer), because: String(said.because),
   }]
 }

@@ -331,7 +331,7 @@ export class Driver implements Gateway {
   engines(): readonly EngineStanding[] {
     return this.#ports.engines.map(({ id, condition }) => {
       const known = this.core.engines.get(id)?.stage
-      if (known === 'joined') return { id, stage: known, why: null }
+      if (known === 'joined') return { id, stage: known, why: condition?.why ?? null }
       const stage = condition?.stage ?? known ?? 'starting'
       return { id, stage: stage === 'joined' ? 'starting' : stage, why: condition?.why ?? null }
     })

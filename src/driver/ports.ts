@@ -176,7 +176,7 @@ export interface EngineSink {
 /** How an engine is, as its adapter sees it. `refused`: it cannot serve as it is configured, and is not tried again. */
 export interface EngineCondition {
   readonly stage: 'starting' | 'joined' | 'lost' | 'crash-loop' | 'refused'
-  /** What went wrong, and what comes next; null where nothing did. */
+  /** What went wrong, and what comes next; of a joined one, what is not as configured. Null where there is nothing to say. */
   readonly why: string | null
 }
 

@@ -7,10 +7,10 @@ export function describe(
   llama: Llama, template: ChatTemplate, loses: readonly string[], speeds: WireSpeeds,
 ): WireDescription {
   const { info } = llama
-  const { library, cpuKernel, architecture, memory, layers, vocabSize, trainedContext, modelBytes } = info
+  const { library, gpu, fallback, cpuKernel, architecture, memory, layers, vocabSize, trainedContext, modelBytes } = info
   const { kvBytesPerToken, stateBytes, trims, copies, images } = info
   return {
-    library, cpuKernel, architecture, memory, layers, trainedContext, kvBytesPerToken, stateBytes, loses, speeds,
+    library, gpu, fallback, cpuKernel, architecture, memory, layers, trainedContext, kvBytesPerToken, stateBytes, loses, speeds,
     vocabulary: vocabSize,
     weightsBytes: modelBytes,
     can: { trim: trims, copy: copies, image: images },

@@ -143,9 +143,9 @@ export class EngineLoop {
   }
 
   describe(): WireEngine {
-    const { library, cpuKernel, lanes, laneTokens, kvBytesPerToken, stateBytes, trims, copies, images } = this.#options.llama.info
+    const { library, gpu, fallback, cpuKernel, lanes, laneTokens, kvBytesPerToken, stateBytes, trims, copies, images } = this.#options.llama.info
     return {
-      library, cpuKernel, lanes, laneTokens,
+      library, gpu, fallback, cpuKernel, lanes, laneTokens,
       // What does not grow is shared out over the lane's tokens.
       kvBytesPerToken: kvBytesPerToken + Math.ceil(stateBytes / laneTokens),
       can: { trim: trims, copy: copies, image: images },

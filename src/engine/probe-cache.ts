@@ -20,7 +20,7 @@ export class ProbeCache {
     this.#key = [
       `probe${PROBE_VERSION}`, modelDigest, info.library, info.cpuKernel, info.kvLayout,
       info.flashAttention ? 'fa' : 'nofa', info.extraBuffers ? 'repacked' : 'plain',
-      info.lanes, info.laneTokens, chunkTokens, threads,
+      info.lanes, info.laneTokens, chunkTokens, threads, info.kvTypes, info.gpu ?? 'cpu',
     ].join('/')
   }
 

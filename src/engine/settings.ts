@@ -1,6 +1,10 @@
 /** Owns the engine process's command line. A wrong one is said and ends the process before anything is loaded. */
 import { availableParallelism } from 'node:os'
 import { parseArgs } from 'node:util'
+import { BUILDS } from './llama/build.ts'
+import type { Build } from './llama/build.ts'
+import { KV_TYPES } from './llama/kv-type.ts'
+import type { KvType } from './llama/kv-type.ts'
 import { LOAD_MODES } from './llama/layout.ts'
 import type { LoadMode } from './llama/layout.ts'
 import { CHUNK_TOKENS_MIN } from './plan.ts'
@@ -17,6 +21,11 @@ export interface Settings {
   readonly flashAttention: boolean
   readonly extraBuffers: boolean
   readonly load: LoadMode
+  readonly kvTypeK: KvType
+  readonly kvTypeV: KvType
+  readonly build: Build
+  /** Null: all, where a GPU is found. */
+  readonly gpuLayers: number | null
   readonly libraryDir: string | null
   /** Where the answers of probes are kept; null: asked anew at every start. */
   readonly probeCachePath: string | null
@@ -34,8 +43,10 @@ const LANES_MAX = 256
 const LANE_TOKENS_MAX = 1 << 24
 const CHUNK_TOKENS_MAX = 4_096
 const THREADS_MAX = 512
+const GPU_LAYERS_MAX = 10_000
+const LOADS = Object.keys(LOAD_MODES) as LoadMode[]
 
-type Whole = 'lanes' | 'lane-tokens' | 'threads' | 'chunk-tokens'
+type Whole = 'lanes' | 'lane-tokens' | 'threads' | 'chunk-tokens' | 'gpu-layers'
 
 export function readSettings(argv: readonly string[]): Settings {
   const given = parse(argv)
@@ -59,7 +70,11 @@ export function readSettings(argv: readonly string[]): Settings {
     chunkTokens: whole('chunk-tokens', 128, CHUNK_TOKENS_MIN, CHUNK_TOKENS_MAX),
     flashAttention: given['flash-attention'],
     extraBuffers: !given['no-extra-buffers'],
-    load: loadMode(given.load ?? 'auto'),
+    load: oneOf('load', given.load, LOADS, 'auto'),
+    kvTypeK: oneOf('kv-type-k', given['kv-type-k'], KV_TYPES, 'f16'),
+    kvTypeV: oneOf('kv-type-v', given['kv-type-v'], KV_TYPES, 'f16'),
+    build: oneOf('build', given.build, BUILDS, 'cpu'),
+    gpuLayers: given['gpu-layers'] === undefined ? null : whole('gpu-layers', 0, 0, GPU_LAYERS_MAX),
     libraryDir: given.library ?? null,
     probeCachePath: given['probe-cache'] ?? null,
     probe: !given['no-probe'],
@@ -67,10 +82,10 @@ export function readSettings(argv: readonly string[]): Settings {
   }
 }
 
-function loadMode(name: string): LoadMode {
-  const found = (Object.keys(LOAD_MODES) as LoadMode[]).find((one) => one === name)
+function oneOf<T extends string>(name: string, given: string | undefined, choices: readonly T[], standard: T): T {
+  const found = given === undefined ? standard : choices.find((one) => one === given)
   if (found !== undefined) return found
-  throw new SettingsError(`--load is ${name}; it must be one of ${Object.keys(LOAD_MODES).join(', ')}`)
+  throw new SettingsError(`--${name} is ${given}; it must be one of ${choices.join(', ')}`)
 }
 
 function parse(argv: readonly string[]) {
@@ -80,6 +95,7 @@ function parse(argv: readonly string[]) {
       options: {
         'socket': TEXT, 'model': TEXT, 'model-digest': TEXT, 'lanes': TEXT, 'lane-tokens': TEXT, 'threads': TEXT,
         'chunk-tokens': TEXT, 'library': TEXT, 'load': TEXT, 'probe-cache': TEXT,
+        'kv-type-k': TEXT, 'kv-type-v': TEXT, 'build': TEXT, 'gpu-layers': TEXT,
         'flash-attention': FLAG, 'no-extra-buffers': FLAG, 'no-probe': FLAG, 'describe': FLAG,
       },
     }).values

@@ -19,6 +19,13 @@ export interface EngineSettings {
   readonly extraBuffers: boolean
   /** How weights come into memory; left out: as the library chooses. */
   readonly load?: 'auto' | 'map' | 'lock' | 'read'
+  /** How K and V are kept; left out: in f16. */
+  readonly kvTypeK?: string
+  readonly kvTypeV?: string
+  /** Which build of the library; left out: the CPU's. */
+  readonly build?: string
+  /** Null or left out: all, where the build finds a GPU. */
+  readonly gpuLayers?: number | null
   /** Null: the libraries that were installed with us. */
   readonly libraryDir: string | null
   /** Where the probe's answer is kept; null: asked at every start. */
@@ -28,6 +35,7 @@ export interface EngineSettings {
 export function argsOf(options: EngineSettings): string[] {
   const { modelPath, lanes, laneTokens, threads, chunkTokens } = options
   const { flashAttention, extraBuffers, load = 'auto', libraryDir, probeCachePath } = options
+  const { kvTypeK = 'f16', kvTypeV = 'f16', build = 'cpu', gpuLayers = null } = options
   return [
     '--model', modelPath,
     '--lanes', String(lanes), '--lane-tokens', String(laneTokens),
@@ -35,6 +43,10 @@ export function argsOf(options: EngineSettings): string[] {
     ...(flashAttention ? ['--flash-attention'] : []),
     ...(extraBuffers ? [] : ['--no-extra-buffers']),
     ...(load === 'auto' ? [] : ['--load', load]),
+    ...(kvTypeK === 'f16' ? [] : ['--kv-type-k', kvTypeK]),
+    ...(kvTypeV === 'f16' ? [] : ['--kv-type-v', kvTypeV]),
+    ...(build === 'cpu' ? [] : ['--build', build]),
+    ...(gpuLayers === null ? [] : ['--gpu-layers', String(gpuLayers)]),
     ...(libraryDir === null ? [] : ['--library', libraryDir]),
     ...(probeCachePath === null ? [] : ['--probe-cache', probeCachePath]),
   ]

@@ -225,7 +225,7 @@ export class EmbeddedEngine implements EnginePort {
     this.#capabilities = capabilitiesOf(this.#options.models, engine)
     if (joins) {
       this.#restarts.joined(performance.now())
-      this.#condition = { stage: 'joined', why: null }
+      this.#condition = { stage: 'joined', why: engine.fallback }
     }
     if (joins || JSON.stringify(this.#capabilities) !== before) this.#reports.join(this.#capabilities, engine.speeds)
     else this.#reports.progress(engine.speeds, [])

@@ -32,7 +32,7 @@ const speeds = object({
   prefillNsPerToken: count, decodeBaseNs: count, decodeRowNs: count, copyOutNsPerToken: count, copyInNsPerToken: count,
 })
 const engine = object({
-  library: text, cpuKernel: text, modelDigest: id, lanes: positive, laneTokens: positive, kvBytesPerToken: positive,
+  library: text, gpu: orNull(text), fallback: orNull(text), cpuKernel: text, modelDigest: id, lanes: positive, laneTokens: positive, kvBytesPerToken: positive,
   contextTokens: positive, imageKey: id, speeds, can: object({ trim: flag, copy: flag, image: flag }),
   exact: object({ answer: oneOf('yes', 'no', 'unknown'), because: text }),
 })

@@ -53,6 +53,10 @@ export interface WireSpeeds {
 /** What the engine found out about itself and its model. */
 export interface WireEngine {
   readonly library: string
+  /** What computes beside the CPU; null: nothing. */
+  readonly gpu: string | null
+  /** Why the library's build is not the one that was asked for; null where it is. */
+  readonly fallback: string | null
   readonly cpuKernel: string
   readonly modelDigest: string
   readonly lanes: number
@@ -74,6 +78,8 @@ export interface WireLogprob extends WireChance { readonly top: readonly WireCha
 /** What an engine says of a model before it serves it. */
 export interface WireDescription {
   readonly library: string
+  readonly gpu: WireEngine['gpu']
+  readonly fallback: WireEngine['fallback']
   readonly cpuKernel: string
   readonly architecture: string
   /** How a State is kept: attention over all of it, over a window, as one state that changes, or some layers so. */

@@ -156,7 +156,7 @@ describe('doctor', () => {
     assert.match(found, /tiny/)
     const of = (name: string): string => report.checks.find((check) => check.name === name)?.found ?? ''
     assert.match(of('speed of local'), /measured now: [\d.]+ prompt tokens\/s, [\d.]+ output tokens\/s alone, [\d.]+ with all 8 lanes; a chunk of 128 takes \d+ ms/)
-    assert.match(of('memory of local'), /KV in F16, 16\.0 MiB in 8 lanes of 2\.0 MiB; flash attention off, weights repacked, no layer on a GPU/)
+    assert.match(of('memory of local'), /KV in f16, 16\.0 MiB in 8 lanes of 2\.0 MiB; flash attention off, weights repacked, no layer on a GPU/)
   })
   test('says of a missing model that the first start fetches it, and of a missing library that nothing can start', async () => {
     const file = join(folder, 'engines.yaml')

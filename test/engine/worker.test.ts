@@ -205,12 +205,30 @@ test('told to stop, it stops', async () => {
 })
 
 test('a wrong command line and a wrong model are said in one line', async () => {
-  for (const [extra, said] of [[['--lanes', '0'], /--lanes is 0/], [['--what'], /--what/], [['--load', 'hot'], /--load is hot; it must be one of auto, map, lock, read/], [['--model', '/nowhere.gguf'], /nowhere\.gguf/]] as const) {
+  for (const [extra, said] of [[['--lanes', '0'], /--lanes is 0/], [['--what'], /--what/], [['--load', 'hot'], /--load is hot; it must be one of auto, map, lock, read/], [['--model', '/nowhere.gguf'], /nowhere\.gguf/], [['--kv-type-v', 'q8_0'], /V as q8_0 needs flash attention/], [['--build', 'npu'], /--build is npu; it must be one of auto, cpu/]] as const) {
     const client = new Client('wrong', extra)
     assert.equal(await client.exited, 78, 'another start would end the same')
     assert.match(client.stderr, said)
     assert.equal(client.stderr.trim().split('\n').length, 1, client.stderr)
   }
+})
+
+test('a build that is not here falls back to the CPU and says so, and KV of another type has another image key', async () => {
+  const engines = []
+  for (const [name, extra] of [['cpu', []], ['gpu', ['--build', 'metal']], ['eight', ['--kv-type-k', 'q8_0']]] as const) {
+    const client = new Client(`build-${name}`, extra)
+    await client.connect()
+    client.send({ kind: 'hello', protocol: 1, reign: 5, leaseMs: 10_000 })
+    const { event } = await client.next('welcome')
+    assert.ok(event.kind === 'welcome')
+    engines.push(event.engine)
+    await client.end()
+  }
+  const [cpu, gpu, eight] = engines
+  assert.equal(cpu?.fallback, null)
+  if (process.platform === 'linux') assert.match(gpu?.fallback ?? '', /no metal build of the llama library is here \(there is none for linux-.*\): the CPU computes/)
+  assert.equal(gpu?.imageKey, cpu?.imageKey)
+  assert.notEqual(eight?.imageKey, cpu?.imageKey)
 })
 
 test('an answer of the probe is kept for the next engine of its like', async () => {

@@ -9,7 +9,7 @@ const report: WireReport = {
   usefulResidentUs: 1, usefulWorkUs: 1, recomputedResidentUs: 0, recomputedWorkUs: 0, tailPrefilled: 3, tailDecoded: 1, outputTokens: 2, recomputedTokens: 0, computedTokens: 5, reusedTokens: 0,
 }
 const engine = {
-  library: 'l', cpuKernel: 'k', modelDigest: 'd', lanes: 4, laneTokens: 64, kvBytesPerToken: 8, contextTokens: 64, imageKey: 'i', can: { trim: true, copy: true, image: true },
+  library: 'l', gpu: null, fallback: null, cpuKernel: 'k', modelDigest: 'd', lanes: 4, laneTokens: 64, kvBytesPerToken: 8, contextTokens: 64, imageKey: 'i', can: { trim: true, copy: true, image: true },
   exact: { answer: 'yes', because: 'b' }, speeds,
 } as const
 const of = { call: 'c', attempt: 1, epoch: 0 }

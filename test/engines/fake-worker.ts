@@ -27,7 +27,7 @@ function note(what: string): void {
 }
 
 const engine = (exact: 'unknown' | 'yes'): WireEngine => ({
-  library: 'fake', cpuKernel: 'none', modelDigest: 'd', lanes: 4, laneTokens: 1_024, kvBytesPerToken: 8, contextTokens: 1_024, imageKey: 'fake',
+  library: 'fake', gpu: null, fallback: null, cpuKernel: 'none', modelDigest: 'd', lanes: 4, laneTokens: 1_024, kvBytesPerToken: 8, contextTokens: 1_024, imageKey: 'fake',
   can: { trim: true, copy: true, image: true },
   exact: { answer: exact, because: 'it is fake' },
   speeds: { prefillNsPerToken: 1, decodeBaseNs: 1, decodeRowNs: 1, copyOutNsPerToken: 1, copyInNsPerToken: 1 },

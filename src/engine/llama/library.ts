@@ -6,10 +6,11 @@
  */
 import koffi from 'koffi'
 import type { LibraryHandle } from 'koffi'
-import { createRequire } from 'node:module'
 import { readdirSync, readFileSync } from 'node:fs'
-import { dirname, join } from 'node:path'
+import { join } from 'node:path'
 import { crc32 } from 'node:zlib'
+import { chooseBuild, gpuFile } from './build.ts'
+import type { Build, Choice } from './build.ts'
 import { LlamaError } from './error.ts'
 import { declareFunctions } from './functions.ts'
 import type { Functions } from './functions.ts'
@@ -19,16 +20,15 @@ import { Log } from './log.ts'
 /** The native side computes on koffi's own stacks; what a graph needs is far below this. */
 const STACK_BYTES = 8 * 1024 * 1024
 
-const PLATFORMS: Readonly<Record<string, string>> = {
-  'linux-x64': 'linux-x64', 'linux-arm64': 'linux-arm64', 'darwin-arm64': 'mac-arm64-metal', 'darwin-x64': 'mac-x64',
-  'win32-x64': 'win-x64', 'win32-arm64': 'win-arm64',
-}
-
 export interface Library {
   /** Release and a digest of the files that compute. */
   readonly name: string
   /** The variant of ggml-cpu that the machine got, such as `haswell`. */
   readonly cpuKernel: string
+  /** What computes beside the CPU; null: nothing. */
+  readonly gpu: string | null
+  /** Why it is not the build that was asked for; null where it is. */
+  readonly fallback: string | null
   readonly fn: Functions
   /** Runs a synchronous call and gives back what the library logged meanwhile, warnings and errors only. */
   logged<T>(call: () => T): { readonly result: T; readonly lines: readonly string[] }
@@ -36,39 +36,24 @@ export interface Library {
 
 /** The stacks can be set until something is loaded. */
 let configured = false
-let opened: { readonly dir: string; readonly library: Library } | null = null
+let opened: { readonly key: string; readonly library: Library } | null = null
 
 /** `dir` null: the npm package of this platform. */
-export function openLibrary(dir: string | null): Library {
-  const from = dir ?? packageDir()
+export function openLibrary(dir: string | null, build: Build = 'cpu'): Library {
+  const choice = chooseBuild(dir, build)
+  const key = [choice.dir, ...choice.gpus].join(' ')
   if (opened !== null) {
-    if (opened.dir === from) return opened.library
-    throw new LlamaError('library', `this process has loaded the llama library in ${opened.dir} and cannot load `
-      + `another from ${from}. Run the second engine as a process of its own.`)
+    if (opened.key === key) return opened.library
+    throw new LlamaError('library', `this process has loaded the llama library in ${opened.key} and cannot load `
+      + `another from ${key}. Run the second engine as a process of its own.`)
   }
-  const library = load(from)
-  opened = { dir: from, library }
+  const library = load(choice)
+  opened = { key, library }
   return library
 }
 
-function packageDir(): string {
-  const platform = PLATFORMS[`${process.platform}-${process.arch}`]
-  if (platform === undefined) {
-    throw new LlamaError('library', `there is no prebuilt llama library for ${process.platform} on ${process.arch}. `
-      + 'Build llama.cpp of the release named in the docs and give its directory as the library directory.')
-  }
-  const name = `@node-llama-cpp/${platform}`
-  try {
-    const entry = createRequire(import.meta.url).resolve(name)
-    return join(dirname(dirname(entry)), 'bins', platform)
-  } catch (error) {
-    throw new LlamaError('library', `the package ${name}, which carries the llama library, is not installed `
-      + `(${error instanceof Error ? error.message.split('\n')[0] : String(error)}). It is an optional dependency: `
-      + 'install again without leaving those out, or give a library directory.')
-  }
-}
-
-function load(dir: string): Library {
+function load(choice: Choice): Library {
+  const { dir } = choice
   const files = listed(dir)
   const llamaFile = match(dir, files, /^(lib)?llama(\.[\w.]+)?\.(so|dylib|dll)$/)
   const ggmlFile = match(dir, files, /^(lib)?ggml(\.[\w.]+)?\.(so|dylib|dll)$/)
@@ -83,21 +68,47 @@ function load(dir: string): Library {
   const { result: devices, lines } = log.during(() => {
     if (kernelFile === null) ggml.func('ggml_backend_load_all_from_path', 'void', ['str'])(dir)
     else ggml.func('ggml_backend_load', 'void *', ['str'])(join(dir, kernelFile))
-    return ggml.func('ggml_backend_dev_count', 'size_t', [])() as number
+    return deviceCount(ggml)
   })
   if (devices === 0) {
     throw new LlamaError('library', `the llama library in ${dir} has no kernel for this CPU. ${lines.join(' ')}`.trim())
   }
   checkLayout(fn.version(), fn.modelDefaults(), fn.contextDefaults())
+  const gpu = loadGpu(ggml, choice, files, log)
   const base = files.filter((file) => /^(lib)?ggml-base/.test(file))
-  const digest = [llamaFile, ...base, ...(kernelFile === null ? [] : [kernelFile])]
+  const digest = [llamaFile, ...base, ...(kernelFile === null ? [] : [kernelFile]), ...(gpu.file === null ? [] : [gpu.file])]
     .reduce((sum, file) => crc32(readFileSync(join(dir, file)), sum), 0)
   return {
     name: `llama.cpp-${fn.version()}-${digest.toString(16).padStart(8, '0')}`,
     cpuKernel: kernelFile === null ? 'builtin' : kernelName(kernelFile),
+    gpu: gpu.name,
+    fallback: choice.fallback ?? gpu.fallback,
     fn,
     logged: (call) => log.during(call),
   }
+}
+
+const deviceCount = (ggml: LibraryHandle): number => ggml.func('ggml_backend_dev_count', 'size_t', [])() as number
+
+interface LoadedGpu { readonly name: string | null; readonly file: string | null; readonly fallback: string | null }
+
+/** The first that finds a device; without one the CPU computes, with this same library. */
+function loadGpu(ggml: LibraryHandle, { dir, gpus }: Choice, files: readonly string[], log: Log): LoadedGpu {
+  const whys: string[] = []
+  for (const gpu of gpus) {
+    const file = gpuFile(files, gpu)
+    if (file === undefined) {
+      // Of several that are welcome, what is not there was not asked for.
+      if (gpus.length === 1) whys.push(`${dir} holds no ${gpu} library`)
+      continue
+    }
+    const before = deviceCount(ggml)
+    const { lines } = log.during(() => ggml.func('ggml_backend_load', 'void *', ['str'])(join(dir, file)))
+    if (deviceCount(ggml) > before) return { name: gpu, file, fallback: null }
+    whys.push(`${file} finds no device. ${lines.join(' ')}`.trim())
+  }
+  const fallback = whys.length === 0 ? null : `no GPU can be used (${whys.join('; ')}): the CPU computes`
+  return { name: null, file: null, fallback }
 }
 
 function listed(dir: string): string[] {

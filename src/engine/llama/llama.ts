@@ -13,7 +13,7 @@ import { LlamaError } from './error.ts'
 import { Candidates, Grammar, TOKEN_CONTROL, TOKEN_EOG } from './grammar.ts'
 import type { Pointer } from './layout.ts'
 import type { Functions } from './functions.ts'
-import { closeModel, modelMeta, openModel } from './open.ts'
+import { closeModel, kvTypesOf, modelMeta, openModel } from './open.ts'
 import type { LlamaOptions, OpenModel } from './open.ts'
 import type { Row } from './rows.ts'
 
@@ -27,6 +27,12 @@ const PIECE_BYTES = 256
 export interface LlamaInfo {
   readonly library: string
   readonly cpuKernel: string
+  /** What computes beside the CPU and how many layers, such as `vulkan 24`; null: nothing. */
+  readonly gpu: string | null
+  /** Why the build is not the one that was asked for; null where it is. */
+  readonly fallback: string | null
+  /** Element types of K and V. */
+  readonly kvTypes: string
   readonly lanes: number
   readonly laneTokens: number
   readonly batchTokens: number
@@ -88,6 +94,9 @@ export class Llama {
     this.info = {
       library: library.name,
       cpuKernel: library.cpuKernel,
+      gpu: library.gpu === null ? null : `${library.gpu} ${options.gpuLayers ?? 'all'}`,
+      fallback: library.fallback,
+      kvTypes: Object.values(kvTypesOf(options)).join(','),
       lanes: fn.contextLanes(context),
       laneTokens: fn.contextLaneTokens(context),
       batchTokens: fn.contextBatch(context),

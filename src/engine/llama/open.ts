@@ -3,12 +3,15 @@
  * is left behind where a step fails. Leaves what is done with it to `llama.ts`.
  */
 import { existsSync, statSync } from 'node:fs'
+import type { Build } from './build.ts'
 import { LlamaError } from './error.ts'
 import { FIRST_ROWS, measureFamily } from './family.ts'
 import type { Family } from './family.ts'
 import type { Functions } from './functions.ts'
 import { FLASH_ATTENTION_OFF, FLASH_ATTENTION_ON, LOAD_MODES } from './layout.ts'
 import type { LoadMode, Pointer } from './layout.ts'
+import { checkKvTypes, kvElementBytes, kvTypeId } from './kv-type.ts'
+import type { KvType, KvTypes } from './kv-type.ts'
 import { openLibrary } from './library.ts'
 import type { Library } from './library.ts'
 import { Rows } from './rows.ts'
@@ -21,8 +24,8 @@ const LANE_TOKENS_MAX = 1 << 24
 const BATCH_TOKENS_MAX = 1 << 16
 const THREADS_MAX = 512
 const META_BYTES = 4096
-/** Bytes of one element of K or V, which are kept as F16. */
-const KV_ELEMENT_BYTES = 2
+const GPU_LAYERS_MAX = 10_000
+const ALL_LAYERS = -1
 
 export interface LlamaOptions {
   readonly modelPath: string
@@ -36,6 +39,13 @@ export interface LlamaOptions {
   readonly extraBuffers: boolean
   /** Left out: as the library chooses. */
   readonly load?: LoadMode
+  /** How K and V are kept; left out: in f16. */
+  readonly kvTypeK?: KvType
+  readonly kvTypeV?: KvType
+  /** Left out: `cpu`. */
+  readonly build?: Build
+  /** Layers that a GPU computes, where the build finds one; null or left out: all. */
+  readonly gpuLayers?: number | null
   /** Null: the npm package of this platform. */
   readonly libraryDir: string | null
 }
@@ -50,13 +60,13 @@ export interface OpenModel {
 
 export function openModel(options: LlamaOptions): OpenModel {
   checkOptions(options)
-  const library = openLibrary(options.libraryDir)
+  const library = openLibrary(options.libraryDir, options.gpuLayers === 0 ? 'cpu' : options.build)
   const model = loadModel(library, options)
   let context: Pointer | null = null
   let rows: Rows | null = null
   try {
     checkModel(library.fn, model, options.modelPath)
-    checkMemory(library.fn, model, options)
+    checkKv(library.fn, model, options)
     context = openContext(library, model, options)
     rows = new Rows(library.fn.contextBatch(context))
     return { library, model, context, rows, family: measureFamily(library.fn, context, rows) }
@@ -84,6 +94,7 @@ function checkOptions(options: LlamaOptions): void {
   const bounds: readonly (readonly [string, number, number])[] = [
     ['lanes', options.lanes, LANES_MAX], ['laneTokens', options.laneTokens, LANE_TOKENS_MAX],
     ['batchTokens', options.batchTokens, BATCH_TOKENS_MAX], ['threads', options.threads, THREADS_MAX],
+    ['gpuLayers', options.gpuLayers || 1, GPU_LAYERS_MAX],
   ]
   for (const [name, value, max] of bounds) {
     if (Number.isInteger(value) && value >= 1 && value <= max) continue
@@ -97,7 +108,7 @@ function checkOptions(options: LlamaOptions): void {
 function loadModel(library: Library, options: LlamaOptions): Pointer {
   checkFits(options)
   const params = library.fn.modelDefaults()
-  params.n_gpu_layers = 0
+  params.n_gpu_layers = library.gpu === null ? 0 : options.gpuLayers ?? ALL_LAYERS
   params.use_extra_bufts = options.extraBuffers
   params.load_mode = LOAD_MODES[options.load ?? 'auto']
   const { result, lines } = library.logged(() => library.fn.modelLoad(options.modelPath, params))
@@ -124,14 +135,19 @@ function checkFits({ modelPath }: LlamaOptions): void {
     + 'Take a smaller model, or the same in a smaller quantisation.')
 }
 
+export const kvTypesOf = ({ kvTypeK = 'f16', kvTypeV = 'f16' }: LlamaOptions): KvTypes => ({ k: kvTypeK, v: kvTypeV })
+
 /** Cells are touched when they are made, so too many of them would end the process and not fail. */
-function checkMemory(fn: Functions, model: Pointer, options: LlamaOptions): void {
+function checkKv(fn: Functions, model: Pointer, options: LlamaOptions): void {
   const width = (name: string): number => {
     const said = Number(modelMeta(fn, model, `${modelMeta(fn, model, 'general.architecture')}.attention.${name}`))
     return said > 0 ? said : fn.modelWidth(model) / Math.max(1, fn.modelHeads(model))
   }
-  const perToken = fn.modelLayers(model) * fn.modelHeadsKv(model) * (width('key_length') + width('value_length'))
-    * KV_ELEMENT_BYTES
+  const types = kvTypesOf(options)
+  const widths = { k: width('key_length'), v: width('value_length') }
+  checkKvTypes(types, options.flashAttention, widths)
+  const perToken = fn.modelLayers(model) * fn.modelHeadsKv(model)
+    * (widths.k * kvElementBytes(types.k) + widths.v * kvElementBytes(types.v))
   const cells = perToken * laneCells(options) * options.lanes
   const weights = Number(fn.modelBytes(model))
   const available = process.availableMemory()
@@ -154,8 +170,11 @@ function openContext(library: Library, model: Pointer, options: LlamaOptions): P
   params.n_threads = options.threads
   params.n_threads_batch = options.threads
   params.flash_attn_type = options.flashAttention ? FLASH_ATTENTION_ON : FLASH_ATTENTION_OFF
-  params.offload_kqv = false
-  params.op_offload = false
+  const types = kvTypesOf(options)
+  params.type_k = kvTypeId(types.k)
+  params.type_v = kvTypeId(types.v)
+  params.offload_kqv = library.gpu !== null
+  params.op_offload = library.gpu !== null
   params.no_perf = true
   params.kv_unified = false
   const { result, lines } = library.logged(() => library.fn.contextInit(model, params))
