@@ -6,12 +6,14 @@
 import { planOf } from './call-plan.ts'
 import type { CallPlan } from './call-plan.ts'
 import { Fed } from './fed.ts'
+import type { Grammars } from './grammar/grammars.ts'
+import { GrammarError } from './grammar/schema-error.ts'
+import type { TokenGrammar } from './grammar/token-grammar.ts'
 import { openedCallsGrammar } from './grammar/tool-call-grammar.ts'
 import { heldTokens } from './lanes.ts'
 import type { Lane, Lanes } from './lanes.ts'
 import { LazyGrammar } from './lazy-grammar.ts'
 import type { Llama } from './llama/llama.ts'
-import { LlamaError } from './llama/llama.ts'
 import { OutputPipeline } from './output.ts'
 import type { OutputOptions } from './output.ts'
 import { Plan } from './plan.ts'
@@ -24,13 +26,9 @@ import { TokenRecordError, decodePrepared } from './token-record.ts'
 import type { Prepared } from './token-record.ts'
 import { LogitChanges, unknownToken } from './token-rules.ts'
 
-/** Root of every grammar of a plan. */
-const GRAMMAR_ROOT = 'root'
-/** The library is not to take longer to read a grammar: other calls wait meanwhile. */
-const GRAMMAR_READ_MS_MAX = 1_000
-
 export interface AdmissionHost {
   readonly llama: Llama
+  readonly grammars: Grammars
   readonly template: ChatTemplate
   readonly lanes: Lanes
   readonly sampler: Sampler
@@ -51,18 +49,14 @@ export function admit(host: AdmissionHost, start: StartRequest, preparedBytes: U
   const planned = planOf(start.body, host.template.toolUse.format)
   if (!planned.ok) return refuse(planned.why)
   const { sampling, tokenRules, topLogprobs, stops, toolParsing, toolFormat, tools, grammar: gbnf } = planned.plan
-  const grammar = gbnf === null ? null : readGrammar(host.llama, gbnf)
+  const grammar = gbnf === null ? null : readGrammar(host.grammars, gbnf)
   if (typeof grammar === 'string') return refuse(grammar)
 
   const lane = host.lanes.find(start.state) ?? (host.lanes.canTake(start.state) ? host.lanes.take(start.state, start.tenant) : null)
   if (lane === null || lane.content.kind === 'arriving') {
-    grammar?.dispose()
     return { ok: false, why: lane === null ? 'no lane is free' : 'its State is still on its way in', retryable: true }
   }
-  if (lane.tenant !== start.tenant) {
-    grammar?.dispose()
-    return refuse('its State belongs to another tenant')
-  }
+  if (lane.tenant !== start.tenant) return refuse('its State belongs to another tenant')
   const stopTokens = new Set(tokenRules?.stopTokens)
   const isEnd = (token: number): boolean => stopTokens.has(token) || host.llama.isEog(token)
   const held = keepable(lane, start, read.tokens)
@@ -75,7 +69,7 @@ export function admit(host: AdmissionHost, start: StartRequest, preparedBytes: U
   })
   const sequence = new Sequence({
     start, lane, plan, output, sampling, topLogprobs, prepared: read,
-    grammar: grammar ?? grammarOnceOpened(host.llama, planned.plan, output),
+    grammar: grammar ?? grammarOnceOpened(host, planned.plan, output),
     changes: tokenRules === null ? null : new LogitChanges(tokenRules, read.tokens, (token) => host.llama.isEog(token)),
     spell: (token) => host.llama.piece(token, true),
     sampler: host.sampler,
@@ -87,12 +81,13 @@ export function admit(host: AdmissionHost, start: StartRequest, preparedBytes: U
   return { ok: true, sequence }
 }
 
-function grammarOnceOpened(llama: Llama, { opened, tools }: CallPlan, output: OutputPipeline): LazyGrammar | null {
+function grammarOnceOpened({ llama, grammars }: AdmissionHost, { opened, tools }: CallPlan, output: OutputPipeline): LazyGrammar | null {
   if (opened === null) return null
   return new LazyGrammar({
     make: () => {
       const gbnf = openedCallsGrammar(tools, opened)
-      return gbnf === null ? null : llama.grammar(gbnf, GRAMMAR_ROOT)
+      const grammar = gbnf === null ? null : readGrammar(grammars, gbnf)
+      return typeof grammar === 'string' ? null : grammar
     },
     tokenize: (text) => llama.tokenize(text, false),
     opened: () => output.openCall,
@@ -116,28 +111,24 @@ function readPrepared(bytes: Uint8Array): Prepared | string {
 }
 
 /** What of a plan this model cannot do, as the code and the clause of an error; null where it can do all. */
-export function planFault(llama: Llama, plan: CallPlan): { readonly code: string; readonly why: string } | null {
+export function planFault(llama: Llama, grammars: Grammars, plan: CallPlan): { readonly code: string; readonly why: string } | null {
   const unknown = plan.tokenRules === null ? null : unknownToken(plan.tokenRules, llama.info.vocabSize)
   if (unknown !== null) return { code: 'unknown_token', why: `${unknown} is named, and it has ${llama.info.vocabSize}` }
-  const why = plan.grammar === null ? null : grammarFault(llama, plan.grammar)
-  return why === null ? null : { code: 'invalid_grammar', why }
+  const why = plan.grammar === null ? null : grammarFault(grammars, plan.grammar)
+  return why === null ? null : { code: plan.grammarIsOwn ? 'invalid_grammar' : 'unsupported_schema', why }
 }
 
-/** Why the library cannot use a grammar; null where it can. */
-function grammarFault(llama: Llama, gbnf: string): string | null {
-  const begunMs = performance.now()
-  const grammar = readGrammar(llama, gbnf)
-  if (typeof grammar === 'string') return grammar
-  grammar.dispose()
-  const tookMs = performance.now() - begunMs
-  return tookMs > GRAMMAR_READ_MS_MAX ? `to read it takes ${Math.round(tookMs)} ms, over ${GRAMMAR_READ_MS_MAX}` : null
+/** Why a grammar cannot be used; null where it can. */
+function grammarFault(grammars: Grammars, gbnf: string): string | null {
+  const grammar = readGrammar(grammars, gbnf)
+  return typeof grammar === 'string' ? grammar : null
 }
 
-function readGrammar(llama: Llama, gbnf: string): ReturnType<Llama['grammar']> | string {
+function readGrammar(grammars: Grammars, gbnf: string): TokenGrammar | string {
   try {
-    return llama.grammar(gbnf, GRAMMAR_ROOT)
+    return grammars.begin(gbnf)
   } catch (error) {
-    if (error instanceof LlamaError) return error.message
+    if (error instanceof GrammarError) return error.message
     throw error
   }
 }

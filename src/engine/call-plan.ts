@@ -5,7 +5,7 @@
  */
 import type { AnswerFormat, ChatCall, ChatMessage, ChatToolCall, Sampling, TokenRules, ToolDefinition } from '../protocol/chat.ts'
 import { answerGrammar } from './grammar/answer-grammar.ts'
-import { RawGrammarError, SchemaError } from './grammar/schema-error.ts'
+import { GrammarError, SchemaError } from './grammar/schema-error.ts'
 import { toolCallGrammar } from './grammar/tool-call-grammar.ts'
 import type { ToolParsing } from './output.ts'
 import type { CallWriting, ToolFormat } from './tool-format/format.ts'
@@ -23,6 +23,8 @@ export interface CallPlan {
   readonly maxTokens: number | null
   /** GBNF whose root is `root`, where a tool call is forced or the answer has a form. */
   readonly grammar: string | null
+  /** The client wrote it. */
+  readonly grammarIsOwn: boolean
   readonly toolParsing: ToolParsing
   /** How calls are written that are held once the model opens one; null: none are. */
   readonly opened: CallWriting | null
@@ -54,17 +56,17 @@ export function planOf(body: string, format: ToolFormat): { readonly ok: true; r
 export function refusalOf(error: unknown): Refusal {
   if (error instanceof BodyError) return { ok: false, code: 'bad_body', why: error.message }
   if (error instanceof SchemaError) return { ok: false, code: 'unsupported_schema', why: error.message }
-  if (error instanceof RawGrammarError) return { ok: false, code: 'invalid_grammar', why: error.message }
+  if (error instanceof GrammarError) return { ok: false, code: 'invalid_grammar', why: error.message }
   throw error
 }
 
 /**
- * Throws BodyError, SchemaError or RawGrammarError. The prompt names the tools whatever `toolChoice` says, so that a last answer with
+ * Throws BodyError, SchemaError or GrammarError. The prompt names the tools whatever `toolChoice` says, so that a last answer with
  * `none` continues the same State; with `none` nothing that the model writes is taken as a call.
  */
 export function planCall(call: ChatCall, modelFormat: ToolFormat): CallPlan {
   const { tools, toolChoice, sampling, stop, maxTokens, format, tokenRules = null, topLogprobs = null } = call
-  const settled = { sampling, tokenRules, topLogprobs, stops: stop, maxTokens, tools, toolFormat: modelFormat, opened: null }
+  const settled = { sampling, tokenRules, topLogprobs, stops: stop, maxTokens, tools, toolFormat: modelFormat, opened: null, grammarIsOwn: format?.kind === 'grammar' }
   if (toolChoice === 'none' || (toolChoice === 'auto' && tools.length === 0)) {
     return { ...settled, grammar: format === undefined ? null : answerGrammar(format, []), toolParsing: 'off' }
   }

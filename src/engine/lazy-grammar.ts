@@ -11,9 +11,9 @@ import type { TokenGrammar } from './sampler.ts'
 
 /** A grammar that moves with the tokens. */
 export interface MovingGrammar extends TokenGrammar {
-  readonly slow: boolean
+  /** Why it allows nothing any more. */
+  readonly fault: string | null
   accept(token: number): void
-  dispose(): void
 }
 
 interface LazyOptions {
@@ -35,8 +35,8 @@ export class LazyGrammar implements MovingGrammar {
     this.#options = options
   }
 
-  get slow(): boolean {
-    return this.#held?.slow ?? false
+  get fault(): string | null {
+    return this.#held?.fault ?? null
   }
 
   allows(token: number): boolean {
@@ -64,16 +64,11 @@ export class LazyGrammar implements MovingGrammar {
     if (grammar === null) return
     for (const token of this.#options.tokenize(text)) {
       if (!grammar.allows(token)) {
-        grammar.dispose()
         this.#passedOver = true
         return
       }
       grammar.accept(token)
     }
     this.#held = grammar
-  }
-
-  dispose(): void {
-    this.#held?.dispose()
   }
 }

@@ -17,6 +17,7 @@ import { membersOf, rowsOf } from './batch.ts'
 import type { Batch } from './batch.ts'
 import { readRequest } from './commands.ts'
 import { Density } from './density.ts'
+import { Grammars } from './grammar/grammars.ts'
 import { imageKey } from './kv-image.ts'
 import { LaneCopies } from './lane-copies.ts'
 import { Lanes, heldTokens } from './lanes.ts'
@@ -61,6 +62,7 @@ export class EngineLoop {
   readonly #contextTokens: number
   readonly #imageKey: string
   readonly #lanes: Lanes
+  readonly #grammars: Grammars
   readonly #schedule: Schedule
   readonly #density: Density
   readonly #prefixes: Prefixes
@@ -85,6 +87,7 @@ export class EngineLoop {
     this.#contextTokens = Math.min(llama.info.laneTokens, llama.info.trainedContext)
     this.#imageKey = imageKey(llama.info, modelDigest)
     this.#exact = exact ?? UNKNOWN
+    const grammars = this.#grammars = new Grammars(llama)
     const lanes = this.#lanes = new Lanes(llama.info.lanes)
     const speeds = this.#speeds = new Speeds(calibration)
     this.#schedule = new Schedule(chunkTokens)
@@ -93,7 +96,7 @@ export class EngineLoop {
     this.#prefixes = new Prefixes(llama, lanes, speeds, copies)
     this.#probe = exact === null ? new Probe(llama, lanes, chunkTokens) : null
     this.#running = new Running({
-      llama, template, lanes, speeds, modelDigest, emit, nowUs,
+      llama, grammars, template, lanes, speeds, modelDigest, emit, nowUs,
       sampler: new Sampler(),
       contextTokens: this.#contextTokens,
       isExact: () => this.#exact.answer === 'yes',
@@ -133,7 +136,6 @@ export class EngineLoop {
       else if (await this.#execute(this.#density.gather(batch))) this.#running.report()
     }
     this.#probe?.release()
-    this.#running.dispose()
     await this.#moves.quiet()
   }
 
@@ -196,7 +198,7 @@ export class EngineLoop {
     const measured = measure(llama, template, body, records, limits)
     if (!measured.ok) return emit({ kind: 'unmeasurable', call, code: measured.code, why: measured.why })
     const { prepared, promptTokens, matched, renderingWon, plan } = measured
-    const fault = planFault(llama, plan)
+    const fault = planFault(llama, this.#grammars, plan)
     if (fault !== null) return emit({ kind: 'unmeasurable', call, ...fault })
     emit({ kind: 'measured', call, promptTokens, matched, renderingWon }, [encodePrepared(prepared)])
   }

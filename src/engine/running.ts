@@ -118,11 +118,6 @@ export class Running {
     this.#host.emit({ kind: 'failed', ...attemptOf(sequence), why, retryable })
   }
 
-  dispose(): void {
-    for (const sequence of this.#sequences.values()) sequence.dispose()
-    this.#sequences.clear()
-  }
-
   // -------------------------------------------------------------- what is told meanwhile
 
   report(): void {
@@ -153,7 +148,6 @@ export class Running {
     this.#send(sequence, this.#host.nowUs())
     this.#sequences.delete(sequence.start.call)
     this.#sentUs.delete(sequence)
-    sequence.dispose()
   }
 
   #cut(sequence: Sequence, tokens: number): void {

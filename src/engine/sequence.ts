@@ -136,12 +136,11 @@ export class Sequence {
     changes?.apply(logits)
     const token = sampler.sample(logits, sampling, this.start.seed, this.fed.length, grammar)
     if (token === null) {
-      this.ending = { kind: 'failed', why: 'the grammar allows no token here', retryable: false }
+      this.ending = { kind: 'failed', why: grammarFault(grammar, 'the grammar allows no token here'), retryable: false }
       return
     }
     this.#put(token, true)
     if (given !== null && this.#last?.eog === false) this.#tell(logprobOf(given, token, topLogprobs ?? 0, spell))
-    if (grammar?.slow === true && this.ending === null) this.ending = { kind: 'failed', why: 'the grammar takes too long', retryable: false }
   }
 
   /** What may be sent, if anything; asked for once. */
@@ -166,10 +165,6 @@ export class Sequence {
     return end
   }
 
-  dispose(): void {
-    this.#parts.grammar?.dispose()
-  }
-
   /** Tokens that must be fed before the next output is known. */
   #drawnFrom(): number {
     return this.plan.promptTokens + this.#outputs.length
@@ -188,7 +183,8 @@ export class Sequence {
     const { grammar, isEog, output, changes, contextTokens } = this.#parts
     if (grammar !== null) {
       if (!fresh && !grammar.allows(token)) {
-        this.ending = { kind: 'failed', why: 'a token already shown does not fit the grammar', retryable: false }
+        const why = grammarFault(grammar, 'a token already shown does not fit the grammar')
+        this.ending = { kind: 'failed', why, retryable: false }
         return
       }
       grammar.accept(token)
@@ -210,3 +206,6 @@ export class Sequence {
     else if (full || this.#outputs.length >= this.start.maxTokens) this.ending = { kind: 'complete', reason: 'length' }
   }
 }
+
+const grammarFault = (grammar: { readonly fault: string | null } | null, otherwise: string): string =>
+  grammar === null || grammar.fault === null ? otherwise : `the grammar is too much: ${grammar.fault}`

@@ -1,6 +1,7 @@
 import assert from 'node:assert/strict'
 import { after, before, test } from 'node:test'
 import fc from 'fast-check'
+import { Grammars } from '../../src/engine/grammar/grammars.ts'
 import { openedCallsGrammar } from '../../src/engine/grammar/tool-call-grammar.ts'
 import { LazyGrammar } from '../../src/engine/lazy-grammar.ts'
 import { Llama } from '../../src/engine/llama/llama.ts'
@@ -10,12 +11,14 @@ import type { ToolDefinition } from '../../src/protocol/chat.ts'
 import { tinyModel } from '../real-model.ts'
 
 let llama: Llama
+let grammars: Grammars
 
 before(async () => {
   llama = Llama.load({
     modelPath: await tinyModel(), lanes: 1, laneTokens: 256, batchTokens: 32, threads: 1, flashAttention: false,
     extraBuffers: true, libraryDir: null,
   })
+  grammars = new Grammars(llama)
 })
 
 after(() => llama.dispose())
@@ -34,7 +37,7 @@ class Writer {
     this.grammar = new LazyGrammar({
       make: () => {
         const gbnf = openedCallsGrammar(tools, hermesWriting)
-        return gbnf === null ? null : llama.grammar(gbnf, 'root')
+        return gbnf === null ? null : grammars.begin(gbnf)
       },
       tokenize: (text) => llama.tokenize(text, false),
       opened: () => this.output.openCall,
@@ -73,7 +76,6 @@ test('nothing is held until a call is opened; then it is, to the end of the answ
   const text = (token: number): string => Buffer.from(llama.piece(token, true)).toString()
   assert(writer.allowed().includes(llama.info.eos))
   assert(writer.allowed().every((token) => llama.isEog(token) || ['\n', ' '].includes(text(token))))
-  writer.grammar.dispose()
 })
 
 test('whatever is drawn after an opening ends as calls of the tools that were offered', () => {
@@ -97,14 +99,12 @@ test('whatever is drawn after an opening ends as calls of the tools that were of
       const { n } = JSON.parse(call.arguments) as { n: number }
       assert(call.name === 'set' && n >= 1 && n <= 9)
     }
-    for (const each of [writer, replayed]) each.grammar.dispose()
   }), { numRuns: 30 })
 })
 
 test('what may yet become a stop string counts as written', () => {
   const writer = new Writer(TOOLS, ['>a', '\nY']).write('<tool_call>\n')
   assert.deepEqual(writer.allowed(), [tokenOf('{')])
-  writer.grammar.dispose()
 })
 
 test('a call that cannot be held, or did not begin as one, stays free', () => {
@@ -117,5 +117,4 @@ test('a call that cannot be held, or did not begin as one, stays free', () => {
   assert.equal(late.allowed().length, llama.info.vocabSize)
   late.write(' and <tool_call>')
   assert.deepEqual(late.allowed(), [tokenOf('\n')])
-  late.grammar.dispose()
 })

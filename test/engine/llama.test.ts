@@ -154,13 +154,10 @@ describe('what the library would not survive never reaches it', () => {
 
   test('a model that was disposed of', async () => {
     const llama = Llama.load(options)
-    const grammar = llama.grammar('root ::= "a"', 'root')
     llama.dispose()
     llama.dispose()
     await assert.rejects(llama.decode(rowsOf([65], 0)), refusal('decode', /disposed/))
     assert.throws(() => llama.tokenize('a', true), refusal('decode', /disposed/))
-    assert.throws(() => grammar.allows(65), refusal('decode', /disposed/))
-    grammar.dispose()
   })
 
   test('options out of bounds, files that are no model, more cells than memory', () => {
@@ -179,73 +176,4 @@ describe('what the library would not survive never reaches it', () => {
     Llama.load(options).dispose()
     assert.throws(() => Llama.load({ ...options, libraryDir: folder }), refusal('library', /cannot load another/))
   })
-})
-
-describe('a grammar', () => {
-  const JSON_NUMBER = 'root ::= "{\\"n\\": " [0-9]+ "}"'
-
-  test('allows what it says, token by token, and an end only where it may end', () => with4(async (llama) => {
-    const grammar = llama.grammar(JSON_NUMBER, 'root')
-    for (const token of llama.tokenize('{"n": 12}', false)) {
-      assert(!grammar.allows(llama.info.eos))
-      assert(grammar.allows(token))
-      grammar.accept(token)
-    }
-    assert(grammar.allows(llama.info.eos))
-    assert(!grammar.allows(65))
-    grammar.dispose()
-  }))
-
-  test('a refused token is an error, and the grammar stays where it was', () => with4(async (llama) => {
-    const grammar = llama.grammar(JSON_NUMBER, 'root')
-    const [brace = 0] = llama.tokenize('{', false)
-    assert.throws(() => grammar.accept(65), refusal('decode', /does not fit the grammar/))
-    assert.throws(() => grammar.accept(llama.info.eos), refusal('decode', /does not fit/))
-    assert.throws(() => grammar.accept(-1), refusal('decode', /does not fit/))
-    grammar.accept(brace)
-    grammar.dispose()
-    assert.throws(() => grammar.allows(brace), refusal('decode', /disposed/))
-  }))
-
-  test('a mask refuses in place what is not allowed and touches nothing else', () => with4(async (llama) => {
-    const grammar = llama.grammar('root ::= [a-c]+', 'root')
-    const logits = Float32Array.from({ length: TINY_MODEL.vocabulary }, (_, token) => token / 7)
-    logits[98] = -Infinity
-    grammar.mask(logits)
-    const left = [...logits.keys()].filter((token) => logits[token] !== -Infinity)
-    assert.deepEqual(left, [97, 99])
-    assert.equal(logits[97], Math.fround(97 / 7))
-    assert.throws(() => grammar.mask(new Float32Array(3)), refusal('decode', /3 logits/))
-    grammar.dispose()
-  }))
-
-  test('a control token never passes for its text', () => with4(async (llama) => {
-    const grammar = llama.grammar('root ::= [^"]+', 'root')
-    const [start = 0] = llama.tokenize('<|im_start|>', true)
-    assert(!grammar.allows(start))
-    const logits = new Float32Array(TINY_MODEL.vocabulary)
-    grammar.mask(logits)
-    assert.equal(logits[start], -Infinity)
-    assert.equal(logits[97], 0)
-    grammar.dispose()
-  }))
-
-  test('a clone goes its own way', () => with4(async (llama) => {
-    const grammar = llama.grammar('root ::= "ab" | "ac"', 'root')
-    grammar.accept(97)
-    const clone = grammar.clone()
-    clone.accept(98)
-    assert(grammar.allows(98) && grammar.allows(99))
-    assert(!clone.allows(99) && clone.allows(llama.info.eos))
-    grammar.dispose()
-    assert(clone.allows(llama.info.eos))
-    clone.dispose()
-  }))
-
-  test('one that does not parse, has no root or recurs to the left is refused', () => with4(async (llama) => {
-    assert.throws(() => llama.grammar('root ::= other', 'root'), refusal('decode', /not valid/))
-    assert.throws(() => llama.grammar('start ::= "a"', 'root'), refusal('decode', /does not contain a 'root' symbol/))
-    assert.throws(() => llama.grammar('root ::= root "a" | "b"', 'root'), refusal('decode', /left recursion/))
-    assert.throws(() => llama.grammar('', 'root'), refusal('decode', /not valid/))
-  }))
 })

@@ -1,7 +1,7 @@
 /**
  * Owns the regular part of the patterns of JSON Schema (ECMAScript's, as with the flag `u`) as an expression over the
- * characters of a JSON string. What looks around or back is refused by name, and so is a repetition of what may be empty.
- * Where a pattern is not anchored, anything may stand before or after it.
+ * characters of a JSON string. What looks around or back is refused by name. Where a pattern is not anchored,
+ * anything may stand before or after it.
  */
 import { DIGITS, LINE_ENDS, SPACE, WORD, complement, written } from './char-set.ts'
 import type { CharSet } from './char-set.ts'
@@ -11,15 +11,12 @@ import { SchemaError } from './schema-error.ts'
 
 const PATTERN_CHARS_MAX = 1_000
 const GROUPS_DEPTH_MAX = 16
-/** The library refuses to repeat more often. */
-const REPEATS_MAX = 1_900
+const REPEATS_MAX = 10_000
 
 /** What stands between the quotes. Throws SchemaError. */
 export function patternText(rules: Rules, pattern: string, path: string): string {
   return new PatternReader(rules, pattern, path).read()
 }
-
-interface Piece { readonly text: string; readonly mayBeEmpty: boolean }
 
 const CLASSES: Readonly<Record<string, CharSet>> = {
   d: DIGITS, D: complement(DIGITS), w: WORD, W: complement(WORD), s: SPACE, S: complement(SPACE),
@@ -44,8 +41,7 @@ class PatternReader {
     do {
       const free = `${this.#rules.basic('char')}*`
       const before = this.#take('^') ? [] : [free]
-      const { text } = this.#sequence(0)
-      whole.push([...before, text, ...(this.#take('$') ? [] : [free])].join(' '))
+      whole.push([...before, this.#sequence(0), ...(this.#take('$') ? [] : [free])].join(' '))
     } while (this.#take('|'))
     if (this.#at < this.#chars.length) this.#refuse(`with ${JSON.stringify(this.#chars[this.#at])} at ${this.#at}`)
     return whole.join(' | ')
@@ -55,25 +51,23 @@ class PatternReader {
     throw new SchemaError(this.#path, `"pattern" ${what} cannot be enforced`)
   }
 
-  #alternatives(depth: number): Piece {
+  #alternatives(depth: number): string {
     if (depth > GROUPS_DEPTH_MAX) this.#refuse(`with groups deeper than ${GROUPS_DEPTH_MAX}`)
     const all = [this.#sequence(depth)]
     while (this.#take('|')) all.push(this.#sequence(depth))
     const [only] = all
     if (only !== undefined && all.length === 1) return only
-    const text = this.#rules.add(all.map((piece) => piece.text).join(' | '), this.#path)
-    return { text, mayBeEmpty: all.some((piece) => piece.mayBeEmpty) }
+    return this.#rules.add(all.join(' | '), this.#path)
   }
 
-  #sequence(depth: number): Piece {
-    const pieces: Piece[] = []
+  #sequence(depth: number): string {
+    const pieces: string[] = []
     for (let item = this.#item(depth); item !== null; item = this.#item(depth)) pieces.push(this.#quantified(item))
-    if (pieces.length === 0) return { text: '""', mayBeEmpty: true }
-    return { text: pieces.map(({ text }) => text).join(' '), mayBeEmpty: pieces.every(({ mayBeEmpty }) => mayBeEmpty) }
+    return pieces.length === 0 ? '""' : pieces.join(' ')
   }
 
   /** Null: the sequence ends here. */
-  #item(depth: number): Piece | null {
+  #item(depth: number): string | null {
     const char = this.#chars[this.#at]
     if (char === undefined || char === '|' || char === ')' || char === '$' || char === '^') return null
     this.#at++
@@ -87,25 +81,23 @@ class PatternReader {
     }
   }
 
-  #group(depth: number): Piece {
+  #group(depth: number): string {
     if (this.#take('?') && !this.#take(':')) {
       const isName = this.#chars[this.#at] === '<' && !['=', '!'].includes(this.#chars[this.#at + 1] ?? '')
       if (!isName) this.#refuse('that looks around')
       while (this.#at < this.#chars.length && !this.#take('>')) this.#at++
     }
-    const { text, mayBeEmpty } = this.#alternatives(depth + 1)
+    const text = this.#alternatives(depth + 1)
     if (!this.#take(')')) this.#refuse('with anchors or an open group inside')
-    return { text: `(${text})`, mayBeEmpty }
+    return `(${text})`
   }
 
-  #quantified(item: Piece): Piece {
+  #quantified(item: string): string {
     const [least, most] = this.#quantifier() ?? [1, 1]
     if (least === 1 && most === 1) return item
-    if (item.mayBeEmpty) this.#refuse('that repeats what may be empty')
     if (Math.max(least, most ?? 0) > REPEATS_MAX) this.#refuse(`with more than ${REPEATS_MAX} repetitions`)
     if (most !== null && most < least) this.#refuse('with a repetition that ends before it begins')
-    const name = this.#rules.add(item.text, this.#path)
-    return { text: repeated(name, least, most), mayBeEmpty: least === 0 }
+    return repeated(this.#rules.add(item, this.#path), least, most)
   }
 
   #quantifier(): readonly [number, number | null] | null {
@@ -119,9 +111,8 @@ class PatternReader {
     return all === '?' ? [0, 1] : [all === '*' ? 0 : 1, null]
   }
 
-  #one(set: CharSet): Piece {
-    const text = written(set)
-    return text === null ? this.#refuse('with a character that a string cannot hold') : { text, mayBeEmpty: false }
+  #one(set: CharSet): string {
+    return written(set) ?? this.#refuse('with a character that a string cannot hold')
   }
 
   /** After `[`. */

@@ -1,5 +1,5 @@
 /**
- * Owns the rules of one grammar in GBNF, the notation of libllama, and what every JSON value is made of. Leaves schemas
+ * Owns the rules of one grammar in GBNF (`gbnf.ts` reads it), and what every JSON value is made of. Leaves schemas
  * to `schema-rules.ts`.
  *
  * G1 rules are on one line; an empty alternative is written `""`; nothing is left-recursive.
@@ -97,7 +97,7 @@ export const literal = (text: string): string => `"${text.replace(/["\\\n\r\t]/g
 
 const ESCAPES: Readonly<Record<string, string>> = { '"': '\\"', '\\': '\\\\', '\n': '\\n', '\r': '\\r', '\t': '\\t' }
 
-/** `least` to `most` of an item, in a form that the library expands. */
+/** `least` to `most` of an item. */
 export function repeated(item: string, least: number, most: number | null): string {
   if (most === 0) return '""'
   if (most === null) return least === 0 ? `${item}*` : least === 1 ? `${item}+` : `${item}{${least},}`

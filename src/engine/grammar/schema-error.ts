@@ -10,7 +10,7 @@ export class SchemaError extends Error {
   }
 }
 
-export class RawGrammarError extends Error {}
+export class GrammarError extends Error {}
 
 /** The path of what lies below another. */
 export function below(path: string, ...steps: readonly (string | number)[]): string {

@@ -19,9 +19,8 @@ import { checkKeywords, isOfType, isSchema, overlapOf, resolved, typesOf } from 
 import type { Schema, Type } from './schema-shape.ts'
 
 export const SCHEMA_DEPTH_MAX = 32
-/** The library refuses repetitions of 2,000 parts and more; an item and its comma are up to three. */
-export const ITEMS_MAX = 500
-export const STRING_LENGTH_MAX = 1_900
+export const ITEMS_MAX = 10_000
+export const STRING_LENGTH_MAX = 100_000
 /** Each is compared with each. */
 const BRANCHES_MAX = 200
 

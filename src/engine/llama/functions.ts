@@ -1,6 +1,6 @@
 /**
  * Owns the functions of libllama that are used, with their types on both sides. What they do is in llama.h; which
- * arguments they survive is the business of `llama.ts` and `grammar.ts`.
+ * arguments they survive is the business of `llama.ts`.
  */
 import type { LibraryHandle, TypeObject } from 'koffi'
 import koffi from 'koffi'
@@ -51,11 +51,6 @@ export interface Functions {
   readonly stateSize: Fn<[Pointer, number], number | bigint>
   readonly stateGet: Fn<[Pointer, Uint8Array, number, number], number | bigint>
   readonly stateSet: Fn<[Pointer, Uint8Array, number, number], number | bigint>
-  readonly grammarInit: Fn<[Pointer, string, string], MaybePointer>
-  readonly samplerApply: Fn<[Pointer, Pointer], void>
-  readonly samplerAccept: Fn<[Pointer, number], void>
-  readonly samplerClone: Fn<[Pointer], MaybePointer>
-  readonly samplerFree: Fn<[Pointer], void>
   readonly quantiseDefaults: Fn<[], QuantiseParams>
   readonly quantise: Fn<[string, string, QuantiseParams], number>
 }
@@ -104,11 +99,6 @@ export function declareFunctions(llama: LibraryHandle): Functions {
     stateSize: f('llama_state_seq_get_size', 'size_t', [p, 'int32_t']),
     stateGet: f('llama_state_seq_get_data', 'size_t', [p, p, 'size_t', 'int32_t']),
     stateSet: f('llama_state_seq_set_data', 'size_t', [p, p, 'size_t', 'int32_t']),
-    grammarInit: f('llama_sampler_init_grammar', p, [p, 'str', 'str']),
-    samplerApply: f('llama_sampler_apply', 'void', [p, p]),
-    samplerAccept: f('llama_sampler_accept', 'void', [p, 'int32_t']),
-    samplerClone: f('llama_sampler_clone', p, [p]),
-    samplerFree: f('llama_sampler_free', 'void', [p]),
     quantiseDefaults: f('llama_model_quantize_default_params', quantiseParams, []),
     quantise: f('llama_model_quantize', 'uint32_t', ['str', 'str', koffi.pointer(quantiseParams)]),
   } as Functions

@@ -198,11 +198,6 @@ export const batch = koffi.struct({
   logits: pointer,
 } satisfies Record<keyof Batch, TypeObject | string>)
 
-/** `llama_token_data`: id, logit, p. */
-export const TOKEN_DATA_BYTES = 12
-/** `llama_token_data_array`: data pointer, size, selected, sorted and its padding. */
-export const TOKEN_DATA_ARRAY_BYTES = 32
-
 const TYPE_F16 = 1
 
 /** `llama_load_mode`. */

@@ -10,7 +10,6 @@
 import koffi from 'koffi'
 import { formName } from './blob.ts'
 import { LlamaError } from './error.ts'
-import { Candidates, Grammar, TOKEN_CONTROL, TOKEN_EOG } from './grammar.ts'
 import type { Pointer } from './layout.ts'
 import type { Functions } from './functions.ts'
 import { closeModel, kvTypesOf, modelMeta, openModel } from './open.ts'
@@ -20,6 +19,10 @@ import type { Row } from './rows.ts'
 export { LlamaError } from './error.ts'
 export type { LlamaOptions } from './open.ts'
 export type { Row } from './rows.ts'
+
+/** What a vocabulary says of a token. */
+const TOKEN_EOG = 1
+const TOKEN_CONTROL = 2
 
 /** Longest piece of one token, in bytes; the library says when it is longer. */
 const PIECE_BYTES = 256
@@ -66,7 +69,6 @@ export class Llama {
   readonly #vocab: Pointer
   readonly #context: Pointer
   readonly #memory: Pointer
-  readonly #candidates: Candidates
   readonly #flags: Uint8Array
   readonly #piece = new Uint8Array(PIECE_BYTES)
   /** Of logits, by the library's address; read right after the library has named it, and at no other time. */
@@ -89,7 +91,6 @@ export class Llama {
     this.#vocab = fn.modelVocab(model)
     this.#memory = fn.memory(context)
     const vocabSize = fn.vocabTokens(this.#vocab)
-    this.#candidates = new Candidates(vocabSize)
     this.#flags = tokenFlags(fn, this.#vocab, vocabSize)
     this.info = {
       library: library.name,
@@ -253,27 +254,11 @@ export class Llama {
     return false
   }
 
-  /** A grammar in GBNF. */
-  grammar(gbnf: string, root: string): Grammar {
-    this.#use()
-    // The library takes an empty text for the grammar that allows everything, and reads up to the first NUL.
-    if (gbnf.trim() === '' || gbnf.includes('\0') || root.includes('\0')) {
-      throw new LlamaError('decode', 'the grammar is not valid: it is empty or holds a NUL')
-    }
-    const { result, lines } = this.#opened.library.logged(() => this.#fn.grammarInit(this.#vocab, gbnf, root))
-    if (result === null) {
-      throw new LlamaError('decode', `the grammar with root "${root}" is not valid. ${lines.join(' ')}`.trim())
-    }
-    return new Grammar(
-      { fn: this.#fn, candidates: this.#candidates, flags: this.#flags, alive: () => this.#alive }, result)
-  }
-
   dispose(): void {
     if (!this.#alive) return
     this.#idle('dispose')
     this.#alive = false
     closeModel(this.#opened)
-    this.#candidates.dispose()
   }
 
   #use(): void {
