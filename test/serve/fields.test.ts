@@ -91,23 +91,74 @@ describe('grammar', () => {
   })
 
   test('that cannot be read, or is out of bounds, is refused', async () => {
-    await refused({ grammar: 'root ::= nothing' }, 'invalid_grammar', /failed to parse/)
+    await refused({ grammar: 'root ::= nothing' }, 'invalid_grammar', /"nothing" is named and not there/)
     await refused({ grammar: 'start ::= "a"' }, 'invalid_grammar', /no rule "root"/)
-    await refused({ grammar: 'root ::= root "a"' }, 'invalid_grammar', /is not valid/)
-    await refused({ grammar: `root ::= ${'('.repeat(40)}"a"${')'.repeat(40)}` }, 'invalid_grammar', /deeper than/)
-    await refused({ grammar: `root ::= "a"\n${'x ::= "a"\n'.repeat(1_001)}` }, 'invalid_grammar', /1000 are read/)
-    await refused({ grammar: 'root ::= "a"{3000}' }, 'invalid_grammar', /./)
+    await refused({ grammar: 'root ::= "b"\nroot = "a"' }, 'invalid_grammar', /line 2/)
+    await refused({ grammar: 'root ::= root "a"' }, 'invalid_grammar', /left recursion/)
+    await refused({ grammar: `root ::= ${'('.repeat(100)}"a"${')'.repeat(100)}` }, 'invalid_grammar', /deeper than/)
+    await refused({ grammar: 'root ::= "a"{3000000}' }, 'invalid_grammar', /1000000 repetitions/)
   })
 })
 
-test('a grammar that opens twice as many ways with every token is ended, and others go on', async () => {
-  const bomb = ask({ grammar: 'root ::= s\ns ::= "a" s "b" | "a" s "c" | "d"', logit_bias: { 97: 100 }, temperature: 0 })
-  await assert.rejects(bomb, (thrown: unknown) => {
-    assert(thrown instanceof OpenAI.APIError, String(thrown))
-    assert.match(thrown.message, /the grammar takes too long/)
-    return true
+describe('a grammar that multiplies itself', () => {
+  const twice = 's ::= "a" s "b" | "a" s "c" | "d"'
+  const timed = async (work: () => Promise<unknown>): Promise<void> => {
+    const begunMs = performance.now()
+    await work()
+    const tookMs = performance.now() - begunMs
+    assert(tookMs < 10_000, `${tookMs} ms`)
+  }
+
+  test('is refused before anything runs where its beginning does', () => timed(async () => {
+    await refused({ grammar: `root ::= s\n${twice}` }, 'invalid_grammar', /more than 2048 ways at once/)
+    await refused({ grammar: 'root ::= (("a"?){0,5000}){0,5000}' }, 'invalid_grammar', /more than 2048 ways at once/)
+    const doubled = Array.from({ length: 40 }, (_, i) => `r${i} ::= r${i + 1} "x" | r${i + 1} "y"`).join('\n')
+    await refused({ grammar: `root ::= r0\n${doubled}\nr40 ::= "a"` }, 'invalid_grammar', /more than 400000 steps/)
+    await refused({ grammar: 'root ::= a "x"\na ::= b root\nb ::= c\nc ::= ""' }, 'invalid_grammar', /left recursion/)
+  }))
+
+  test('is ended at the token where it does, and others go on', () => timed(async () => {
+    const late = ask({ grammar: `root ::= "a"{450} s\n${twice}`, logit_bias: { 97: 100 }, temperature: 0, max_tokens: 600 })
+    const other = choiceOf({ max_tokens: 2 })
+    await assert.rejects(late, (thrown: unknown) => {
+      assert(thrown instanceof OpenAI.APIError, String(thrown))
+      assert.match(thrown.message, /the grammar is too much: it opens more than 2048 ways at once/)
+      return true
+    })
+    assert.equal((await other).finish_reason, 'length')
+  }))
+
+  test('is no trouble where it only repeats the empty text', () => timed(async () => {
+    const { message, finish_reason } = await choiceOf({ grammar: 'root ::= (("a"*)* | ("a" | "a")*)+ "!"', logit_bias: { 97: 5 } })
+    assert.match(message.content ?? '', finish_reason === 'stop' ? /^a*!$/ : /^a*$/)
+  }))
+})
+
+describe('a schema out of bounds', () => {
+  const deep = (depth: number): Record<string, unknown> => depth === 0 ? { type: 'null' } : { type: 'array', items: deep(depth - 1) }
+  const wide = (count: number): Record<string, unknown> => ({ type: 'object', properties: Object.fromEntries(
+    Array.from({ length: count }, (_, i) => [`p${i}`, { type: 'string', pattern: '^(a|b){1,9}$' }])) })
+
+  test('is refused by name, at once, as a form of the answer and as a tool', async () => {
+    const begunMs = performance.now()
+    for (const [schema, words] of [
+      [deep(200), /nested more than 64 deep/], [deep(33), /nested deeper than 32/], [wide(5_000), /more than 4000 rules/],
+      [{ enum: Array.from({ length: 5_000 }, (_, i) => `v${i}`) }, /more than 2048 ways at once/],
+      [{ type: 'string', maxLength: 10_000_000 }, /"maxLength" over 100000/],
+      [{ type: 'string', pattern: `^${'(a?){0,9000}'.repeat(20)}$` }, /ways at once/],
+    ] as const) await refused({ response_format: formatOf(schema) }, 'unsupported_schema', words)
+    const tools = [{ type: 'function' as const, function: { name: 'f', parameters: wide(5_000) } }]
+    await refused({ tools, tool_choice: 'required' }, 'unsupported_schema', /more than 4000 rules/)
+    const tookMs = performance.now() - begunMs
+    assert(tookMs < 10_000, `${tookMs} ms`)
   })
-  assert.equal((await choiceOf({ max_tokens: 2 })).finish_reason, 'length')
+
+  test('is held up to its bounds', async () => {
+    const { message, finish_reason } = await choiceOf({ response_format: formatOf({ enum: Array.from({ length: 2_000 }, (_, i) => `v${i}`) }) })
+    assert.equal(finish_reason, 'stop')
+    assert.match(message.content ?? '', /^"v[0-9]{1,4}"$/)
+    assert.equal((await choiceOf({ response_format: formatOf(deep(32)), max_tokens: 40 })).finish_reason.length > 0, true)
+  })
 })
 
 describe('tokens', () => {
