@@ -1,96 +1,134 @@
 /**
- * Plays random scripts of programs alone and then in disturbed company, and says where a token, a shown part, a span or
- * a byte of KV differs. Adds up over runs in `.entracte/exactness.json`, by model. Exit code 1 on any difference.
+ * Plays cases of programs alone and then in company, each on a path: its State kept, on host, on disk, discarded and
+ * recomputed, preempted, beside a twin, forked, moved to a second engine process, in an engine that is killed, or all of
+ * it at random. Every token, shown part and origin and every byte of KV must be as it was alone. Cases add up over runs,
+ * by model and settings. Exit code 1 where one differs though the probe says that none may.
  */
-import { mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
+import { mkdirSync, mkdtempSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
-import { basename, join } from 'node:path'
+import { join } from 'node:path'
 import { parseArgs } from 'node:util'
-import { resolveModel } from '../src/models/resolve.ts'
-import { REAL, TINY } from '../test/engine/exact-plot.ts'
-import { runScript } from '../test/engine/exact-script.ts'
+import type { EngineSettings } from '../src/engines/embedded-words.ts'
+import { cacheDirectory, PROBES_FILE } from '../src/models/cache.ts'
+import { drawRound, LANES } from './exact/cases.ts'
+import { EngineInHand } from './exact/engine.ts'
+import { playRound } from './exact/round.ts'
+import { AloneStage, CompanyStage, type Folders } from './exact/stages.ts'
+import { subjectsOf, type Subject } from './exact/subjects.ts'
+import { add, casesOf, divergence, failuresOf, fresh, tableOf, TotalsFile, type Totals } from './exact/totals.ts'
 
-interface Totals {
-  runs: number
-  scripts: number
-  calls: number
-  tokens: number
-  differences: number
-  disturbed: Record<string, number>
-}
-
-const STORE = join('.entracte', 'exactness.json')
-const LANE_TOKENS = 2_048
+const USAGE = `npm run test:exact -- [--minutes 15] [--model NAME[,NAME...]] [--cases N] [--seed N] [--out FILE] [--show]
+  --minutes  of playing, divided among the models
+  --model    default, tiny, dense, grouped, window, places, recurrent, hybrid, or what "entracte models ls" names;
+             left out: these and the quantisations of the default model that "npm run quantise" has made
+  --cases    of each model in this run, instead of the time
+  --seed     of the first round, instead of the one after the last; plays it for --cases or one round, and counts nothing
+  --out      the file of counts, instead of exactness.json in the cache
+  --show     prints the counts and plays nothing`
+const CHUNK_TOKENS = 32
+const DIFFERENCES_SHOWN_MAX = 5
+const MS_PER_MINUTE = 60_000
 
 const { values } = parseArgs({
   options: {
-    cases: { type: 'string', default: '20' },
-    seed: { type: 'string', default: '1' },
-    model: { type: 'string', default: 'default' },
-    threads: { type: 'string', default: '1' },
-    help: { type: 'boolean', default: false },
+    minutes: { type: 'string', default: '15' }, model: { type: 'string' }, cases: { type: 'string' }, seed: { type: 'string' },
+    out: { type: 'string' }, show: { type: 'boolean', default: false }, help: { type: 'boolean', default: false },
   },
 })
 
-if (values.help) {
-  console.log('npm run test:exact -- [--cases 20] [--seed 1] [--model default|tiny|PATH] [--threads 1]')
-} else {
-  const whole = (name: 'cases' | 'seed' | 'threads'): number => {
-    const value = Number(values[name])
-    if (Number.isSafeInteger(value) && value > 0) return value
-    throw new Error(`--${name} is ${values[name]}; it must be a whole number of 1 or more`)
-  }
-  process.exitCode = await main(whole('cases'), whole('seed'), values.model, whole('threads'))
+interface Run {
+  readonly minutes: number
+  readonly cases: number | null
+  readonly seed: number | null
 }
 
-async function main(cases: number, firstSeed: number, model: string, threads: number): Promise<number> {
-  const { path } = await resolveModel({ model, env: process.env })
-  const scale = model === 'tiny' ? TINY : REAL
-  const directory = mkdtempSync(join(tmpdir(), 'entracte-exact-'))
-  const run: Totals = { runs: 1, scripts: 0, calls: 0, tokens: 0, differences: 0, disturbed: {} }
+if (values.help) console.log(USAGE)
+else process.exitCode = await main()
+
+async function main(): Promise<number> {
+  const file = new TotalsFile(values.out ?? join(cacheDirectory(process.env), 'exactness.json'))
+  if (values.show) {
+    console.log(tableOf(file.all()))
+    return 0
+  }
+  const run: Run = { minutes: positive('minutes') ?? 15, cases: positive('cases'), seed: positive('seed') }
+  const memory = mkdtempSync(join(process.platform === 'linux' ? '/dev/shm' : tmpdir(), 'entracte-exact-'))
+  const disk = mkdtempSync(join(tmpdir(), 'entracte-exact-'))
   try {
-    for (let seed = firstSeed; seed < firstSeed + cases; seed++) {
-      const begunMs = performance.now()
-      const script = { modelPath: path, scale, laneTokens: LANE_TOKENS, threads, directory }
-      const { calls, tokens, differences, disturbed } = await runScript(seed, script)
-      add(run, { runs: 0, scripts: 1, calls, tokens, differences: differences.length, disturbed })
-      const said = differences.length === 0 ? 'equal' : `DIFFERENT\n${differences.join('\n')}`
-      console.log(`seed ${seed}: ${calls} calls, ${tokens} tokens, ${Math.round(performance.now() - begunMs)} ms: ${said}`)
+    const subjects = await subjectsOf(values.model?.split(',') ?? null, disk)
+    const shares = subjects.reduce((sum, { share }) => sum + share, 0)
+    let failures = 0
+    for (const subject of subjects) {
+      const playMs = (run.minutes * MS_PER_MINUTE * subject.share) / shares
+      failures += await play(subject, playMs, run, file, { host: memory, disk: join(disk, 'images') })
     }
+    report(file, subjects)
+    return failures === 0 ? 0 : 1
   } finally {
-    rmSync(directory, { recursive: true, force: true })
+    for (const folder of [memory, disk]) rmSync(folder, { recursive: true, force: true })
   }
-  const totals = keep(basename(path), run)
-  console.log(`this run:  ${say(run)}`)
-  console.log(`all runs:  ${say(totals)} (${STORE}, ${basename(path)})`)
-  return run.differences === 0 ? 0 : 1
 }
 
-function say({ scripts, calls, tokens, differences, disturbed }: Totals): string {
-  const kinds = Object.entries(disturbed).map(([kind, count]) => `${kind} ${count}`).join(', ')
-  return `${scripts} scripts, ${calls} calls, ${tokens} tokens, ${differences} differences; ${kinds}`
-}
-
-function add(into: Totals, more: Totals): void {
-  for (const key of ['runs', 'scripts', 'calls', 'tokens', 'differences'] as const) into[key] += more[key]
-  for (const [kind, count] of Object.entries(more.disturbed)) into.disturbed[kind] = (into.disturbed[kind] ?? 0) + count
-}
-
-/** Adds the run to what is kept for the model, and returns the sum. */
-function keep(model: string, run: Totals): Totals {
-  const kept = readStore()
-  const totals = kept[model] ?? { runs: 0, scripts: 0, calls: 0, tokens: 0, differences: 0, disturbed: {} }
-  add(totals, run)
-  mkdirSync('.entracte', { recursive: true })
-  writeFileSync(STORE, `${JSON.stringify({ ...kept, [model]: totals }, null, 2)}\n`)
-  return totals
-}
-
-function readStore(): Record<string, Totals> {
+/** Returns how many cases of this run differ and must not. */
+async function play(subject: Subject, playMs: number, run: Run, file: TotalsFile, folders: Folders): Promise<number> {
+  mkdirSync(folders.disk, { recursive: true })
+  const settings: EngineSettings = {
+    modelPath: subject.path, lanes: LANES, laneTokens: subject.laneTokens, threads: 1, chunkTokens: CHUNK_TOKENS,
+    flashAttention: false, extraBuffers: true, libraryDir: null, probeCachePath: join(cacheDirectory(process.env), PROBES_FILE),
+  }
+  const { exact, key, images } = await asked(settings, folders)
+  const totals = file.of(`${subject.name}/${key}`, { model: subject.name, settings: 'as they come', exact })
+  const before = { cases: casesOf(totals), failures: failuresOf(totals) }
+  const alone = await AloneStage.open(settings, folders)
+  const company = await CompanyStage.open(settings, folders)
+  const counts = run.seed === null ? totals : fresh(totals)
+  let seed = run.seed ?? totals.nextSeed
+  let shown = 0
   try {
-    return JSON.parse(readFileSync(STORE, 'utf8')) as Record<string, Totals>
-  } catch (error) {
-    if (error instanceof Error && 'code' in error && error.code === 'ENOENT') return {}
-    throw error
+    const untilMs = performance.now() + playMs
+    const isOver = (): boolean => run.cases !== null ? casesOf(counts) - (counts === totals ? before.cases : 0) >= run.cases
+      : run.seed !== null || performance.now() > untilMs
+    do {
+      const results = await playRound(drawRound(seed++, subject.scale, images), alone, company)
+      add(counts, results)
+      for (const { difference } of results) if (difference !== '' && exact === 'yes' && shown++ < DIFFERENCES_SHOWN_MAX) console.log(difference)
+      if (counts === totals) totals.nextSeed = seed
+    } while (!isOver())
+  } finally {
+    await Promise.all([alone.close(), company.close()])
+    file.write()
   }
+  const failures = failuresOf(counts) - (counts === totals ? before.failures : 0)
+  console.log(`${subject.name}: ${casesOf(counts) - (counts === totals ? before.cases : 0)} cases, ${failures} differ (exact: ${exact})`)
+  return exact === 'yes' ? failures : 0
+}
+
+/** What the probe says, and what an image of these settings depends on. */
+async function asked(settings: EngineSettings, folders: Folders): Promise<{ exact: string; key: string; images: boolean }> {
+  const engine = await EngineInHand.start(settings, 1, folders.disk)
+  try {
+    const { answer } = await engine.probed()
+    return { exact: answer, key: engine.imageKey, images: engine.images }
+  } finally {
+    await engine.kill()
+  }
+}
+
+function report(file: TotalsFile, subjects: readonly Subject[]): void {
+  const all = file.all()
+  const known = (name: string): readonly Totals[] => all.filter(({ model }) => model === name)
+  console.log(`\nall runs (cases; after a bar those whose tokens differ):\n${tableOf(subjects.flatMap(({ name }) => known(name)))}`)
+  const noes = subjects.flatMap(({ name }) => known(name)).filter(({ exact }) => exact !== 'yes')
+  for (const totals of noes) console.log(divergence(totals))
+  const far = subjects.map(({ name, wanted }) =>
+    `${name} ${known(name).filter(({ exact }) => exact === 'yes').reduce((sum, totals) => sum + casesOf(totals), 0)} of ${wanted}`)
+  console.log(`exact cases of those wanted: ${far.join(', ')}`)
+}
+
+function positive(name: 'minutes' | 'cases' | 'seed'): number | null {
+  const given = values[name]
+  if (given === undefined) return null
+  const value = Number(given)
+  if (value > 0 && (name === 'minutes' || Number.isSafeInteger(value))) return value
+  throw new Error(`--${name} is ${given}; it must be a number above 0\n${USAGE}`)
 }

@@ -9,7 +9,9 @@ import type { EngineOptions } from '../../src/engine/loop.ts'
 import { Llama } from '../../src/engine/llama/llama.ts'
 import type { Row } from '../../src/engine/llama/llama.ts'
 import { templateOf } from '../../src/engine/model-template.ts'
-import type { EngineEvent, EngineRequest } from '../../src/protocol/engine.ts'
+import type { EngineEvent } from '../../src/protocol/engine.ts'
+import { Hearing, Killed } from './played-engine.ts'
+import type { Command, Heard, PlayedEngine } from './played-engine.ts'
 
 export interface EngineShape {
   readonly modelPath: string
@@ -23,14 +25,6 @@ export interface EngineShape {
 }
 
 export const PROVEN: EngineOptions['exact'] = { answer: 'yes', because: 'the test says so' }
-
-export interface Heard { readonly event: EngineEvent; readonly bin: readonly Uint8Array[] }
-
-type Unsigned<R> = R extends { reign: number } ? Omit<R, 'reign'> : never
-export type Command = Unsigned<EngineRequest>
-
-/** The engine was killed before it answered. */
-export class Killed extends Error {}
 
 /** The lane a State has, or had last; States of a test have names of their own. */
 const laneOf = new Map<string, number>()
@@ -118,23 +112,15 @@ function digestOf(path: string): string {
   return known
 }
 
-interface Waiter {
-  readonly wants: (event: EngineEvent) => boolean
-  readonly take: (heard: Heard) => void
-  readonly fail: (why: Error) => void
-}
-
-export class EngineUnderTest {
-  readonly heard: Heard[] = []
+export class EngineUnderTest implements PlayedEngine {
   readonly loop: EngineLoop
   readonly llama: Llama
   readonly reign: number
   readonly modelDigest: string
   readonly #ended: Promise<unknown>
-  readonly #waiting = new Set<Waiter>()
+  readonly #hearing = new Hearing()
   readonly #ledger: Ledger
   readonly #starts = new Map<string, Extract<Command, { kind: 'start' }>>()
-  #lost: Error | null = null
 
   constructor(shape: EngineShape, reign = 1) {
     this.reign = reign
@@ -149,29 +135,40 @@ export class EngineUnderTest {
       nowUs: () => Math.round(performance.now() * 1_000),
     })
     this.#ended = this.loop.run().catch((error: unknown) => {
-      this.#lose(error instanceof Error ? error : new Error(String(error)))
+      this.#hearing.lose(error instanceof Error ? error : new Error(String(error)))
     })
     this.tell({ kind: 'hello', protocol: 1, leaseMs: 10_000 })
   }
 
+  get heard(): Heard[] {
+    return this.#hearing.heard
+  }
+
+  get lanes(): number {
+    return this.llama.info.lanes
+  }
+
+  get images(): boolean {
+    return this.llama.info.images
+  }
+
+  get imageKey(): string {
+    return this.loop.describe().imageKey
+  }
+
   tell(command: Command, bin: readonly Uint8Array[] = []): void {
-    if (this.#lost !== null) throw this.#lost
+    if (this.#hearing.lost !== null) throw this.#hearing.lost
     if (command.kind === 'start') this.#starts.set(command.call, command)
     this.loop.receive({ ...command, reign: this.reign }, bin)
   }
 
-  /** The first event from now on that is wanted. */
   next(wants: (event: EngineEvent) => boolean): Promise<Heard> {
-    return new Promise((resolve, reject) => {
-      if (this.#lost !== null) return reject(this.#lost)
-      const waiter = { wants, take: resolve, fail: reject }
-      this.#waiting.add(waiter)
-    })
+    return this.#hearing.next(wants)
   }
 
   /** As if the process were killed: nothing is heard of it any more, its lanes are gone. */
   async kill(): Promise<void> {
-    this.#lose(new Killed())
+    this.#hearing.lose(new Killed())
     this.loop.stop()
     await this.#ended
     this.llama.dispose()
@@ -183,25 +180,14 @@ export class EngineUnderTest {
   }
 
   #hear(heard: Heard): void {
-    if (this.#lost !== null) return
+    if (this.#hearing.lost !== null) return
     this.#check(heard.event)
-    this.heard.push(heard)
-    for (const waiter of [...this.#waiting]) {
-      if (!waiter.wants(heard.event)) continue
-      this.#waiting.delete(waiter)
-      waiter.take(heard)
-    }
+    this.#hearing.take(heard)
   }
 
   #check(event: EngineEvent): void {
     const start = event.kind === 'finished' ? this.#starts.get(event.call) : undefined
     if (event.kind !== 'finished' || start === undefined || start.replay === 'plain') return
     this.#ledger.check(laneOf.get(start.state) ?? -1, start.baseTokens, event.spans)
-  }
-
-  #lose(why: Error): void {
-    this.#lost ??= why
-    for (const waiter of this.#waiting) waiter.fail(why)
-    this.#waiting.clear()
   }
 }

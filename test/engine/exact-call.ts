@@ -1,8 +1,8 @@
 /** Owns what the control plane of a script keeps of one call: what was shown, what is to happen yet, what is heard. */
 import assert from 'node:assert/strict'
 import type { EngineEvent, WirePart, WireSpan } from '../../src/protocol/engine.ts'
-import type { EngineUnderTest, Heard } from './engine-under-test.ts'
 import type { Disturbance } from './exact-plot.ts'
+import type { Heard, PlayedEngine } from './played-engine.ts'
 
 /** One call over its attempts: what was shown so far, and what is still to happen to it. */
 export class CallPlay {
@@ -60,11 +60,11 @@ export class CallPlay {
 /** Events of one attempt, none lost between two waits. */
 export class Events {
   readonly #queue: Heard[] = []
-  readonly #engine: EngineUnderTest
+  readonly #engine: PlayedEngine
   readonly #wants: (event: EngineEvent) => boolean
   #from: number
 
-  constructor(engine: EngineUnderTest, call: string, attempt: number) {
+  constructor(engine: PlayedEngine, call: string, attempt: number) {
     this.#engine = engine
     this.#from = engine.heard.length
     this.#wants = (event) =>

@@ -4,7 +4,7 @@ import type { Sampling, ToolDefinition } from '../../src/protocol/chat.ts'
 /** What happens to a call once it has put out so many tokens. */
 export interface Disturbance {
   readonly atTokens: number
-  readonly kind: 'pause' | 'pause and offload' | 'pause and discard' | 'cancel' | 'cancel and forget' | 'kill'
+  readonly kind: 'pause' | 'pause and offload' | 'pause and discard' | 'pause and migrate' | 'cancel' | 'cancel and forget' | 'kill'
   /** Turns of the event loop to wait first: lands anywhere in a prefill. */
   readonly delay: number
 }
@@ -19,7 +19,7 @@ export interface CallPlot {
   readonly maxTokens: number
   readonly disturbances: readonly Disturbance[]
   /** What is done with its State while the next call is awaited. */
-  readonly after: 'keep' | 'offload' | 'discard'
+  readonly after: 'keep' | 'offload' | 'discard' | 'migrate'
   /** Where there is an image, it is used; else the State is recomputed. */
   readonly usesImage: boolean
   readonly rank: number
@@ -30,6 +30,8 @@ export interface ProgramPlot {
   readonly system: string
   readonly tools: readonly ToolDefinition[]
   readonly calls: readonly CallPlot[]
+  /** Where its images are. */
+  readonly tier: 'host' | 'disk'
   /** Turns of the event loop before it begins. */
   readonly delay: number
 }
@@ -92,7 +94,7 @@ const WORDS = [
   'the', 'river', 'was', 'cold', 'and', 'seven', 'birds', 'crossed', 'it', 'twice', 'naïve', 'Zürich', '42', 'again', '— yes', 'tea',
 ]
 
-const words = (dice: Dice, max: number): string =>
+export const words = (dice: Dice, max: number): string =>
   Array.from({ length: dice.whole(1, max) }, () => dice.of(WORDS)).join(' ')
 
 export function drawPlot(seed: number, scale: Scale): Plot {
@@ -109,9 +111,9 @@ export function drawPlot(seed: number, scale: Scale): Plot {
 }
 
 /** Half of the programs have the `common` system text. */
-function drawProgram(dice: Dice, scale: Scale, name: string, common: string): ProgramPlot {
+export function drawProgram(dice: Dice, scale: Scale, name: string, common: string, callsMin = 1): ProgramPlot {
   const hasTools = dice.chance(0.3)
-  const calls = Array.from({ length: dice.whole(1, scale.callsMax) }, () => drawCall(dice, scale, hasTools))
+  const calls = Array.from({ length: dice.whole(callsMin, scale.callsMax) }, () => drawCall(dice, scale, hasTools))
   const tool: ToolDefinition = {
     name: 'weather',
     description: scale.toolDescription,
@@ -127,11 +129,12 @@ function drawProgram(dice: Dice, scale: Scale, name: string, common: string): Pr
     system: dice.chance(0.5) ? common : words(dice, scale.wordsMax),
     tools: hasTools ? [tool] : [],
     calls,
+    tier: 'host',
     delay: dice.whole(0, 40),
   }
 }
 
-function drawCall(dice: Dice, scale: Scale, hasTools: boolean): CallPlot {
+export function drawCall(dice: Dice, scale: Scale, hasTools: boolean): CallPlot {
   const greedy = dice.chance(0.4)
   return {
     says: words(dice, scale.wordsMax),
@@ -158,10 +161,10 @@ const KINDS: readonly Disturbance['kind'][] = [
   'cancel', 'cancel and forget', 'kill',
 ]
 
-function drawDisturbance(dice: Dice, scale: Scale): Disturbance {
+export function drawDisturbance(dice: Dice, scale: Scale, kinds: readonly Disturbance['kind'][] = KINDS): Disturbance {
   return {
     atTokens: dice.chance(0.3) ? 0 : dice.whole(1, scale.outputMax),
-    kind: dice.of(KINDS),
+    kind: dice.of(kinds),
     delay: dice.whole(0, 12),
   }
 }

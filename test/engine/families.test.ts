@@ -8,7 +8,8 @@ import type { EngineEvent } from '../../src/protocol/engine.ts'
 import { capabilitiesOf } from '../../src/engines/embedded-words.ts'
 import { Llama, type Row } from '../../src/engine/llama/llama.ts'
 import { SHAPES, writeShape, type Shape } from '../models/shapes.ts'
-import { EngineUnderTest, PROVEN, type Command } from './engine-under-test.ts'
+import { EngineUnderTest, PROVEN } from './engine-under-test.ts'
+import type { Command } from './played-engine.ts'
 
 const LANES = 3
 const folder = mkdtempSync(join(tmpdir(), 'entracte-families-'))

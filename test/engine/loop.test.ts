@@ -9,7 +9,8 @@ import type { Sampling } from '../../src/protocol/chat.ts'
 import type { EngineEvent } from '../../src/protocol/engine.ts'
 import { writeTinyGguf } from '../../src/models/tiny-gguf.ts'
 import { EngineUnderTest, PROVEN } from './engine-under-test.ts'
-import type { Command, EngineShape } from './engine-under-test.ts'
+import type { EngineShape } from './engine-under-test.ts'
+import type { Command } from './played-engine.ts'
 
 type Start = Extract<Command, { kind: 'start' }>
 type Finished = Extract<EngineEvent, { kind: 'finished' }>

@@ -8,8 +8,9 @@ import { LlamaError, type Row } from '../../src/engine/llama/llama.ts'
 import { writeTinyGguf } from '../../src/models/tiny-gguf.ts'
 import type { EngineEvent } from '../../src/protocol/engine.ts'
 import { writeShape } from '../models/shapes.ts'
-import { EngineUnderTest, PROVEN, type Command, type EngineShape } from './engine-under-test.ts'
+import { EngineUnderTest, PROVEN, type EngineShape } from './engine-under-test.ts'
 import { Dice } from './exact-plot.ts'
+import type { Command } from './played-engine.ts'
 
 type Start = Extract<Command, { kind: 'start' }>
 type Finished = Extract<EngineEvent, { kind: 'finished' }>
