@@ -13,13 +13,15 @@ import { CannotRun, type Bar, type Bench } from './bench.ts'
 import { core } from './core.ts'
 import { demoMix } from './demo-mix.ts'
 import { engineParity } from './engine-parity.ts'
+import { interference } from './interference.ts'
 import { log } from './log.ts'
 import { orders } from './orders.ts'
+import { preempt } from './preempt.ts'
 import { recovery } from './recovery.ts'
 import { resume } from './resume.ts'
 import { sim } from './sim.ts'
 
-const BENCHES: readonly Bench[] = [resume, demoMix, core, orders, log, recovery, sim, engineParity]
+const BENCHES: readonly Bench[] = [resume, demoMix, core, orders, log, recovery, sim, engineParity, preempt, interference]
 const USAGE = 'npm run bench -- NAME [--quick] [--only PART] [--json FILE] [--model MODEL], or npm run bench -- list'
 
 async function main(): Promise<number> {

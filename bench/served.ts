@@ -20,8 +20,11 @@ interface Models {
   readonly data?: readonly { readonly entracte?: { readonly engines?: readonly { readonly exact?: { readonly answer?: string } }[] } }[]
 }
 
-/** `config`: as a file would say it, without folders and door. Resolves when its engine has joined and its probe answered. */
-export async function serve(config: Readonly<Record<string, unknown>>, signal: AbortSignal): Promise<Served> {
+/**
+ * `config`: as a file would say it, without folders and door; `key`: a tenant's, where it names some. Resolves when its
+ * engine has joined and its probe answered.
+ */
+export async function serve(config: Readonly<Record<string, unknown>>, signal: AbortSignal, key: string | null = null): Promise<Served> {
   const dataDir = mkdtempSync(join(tmpdir(), 'entracte-bench-'))
   const imagesDir = mkdtempSync(join(existsSync(SHARED_MEMORY) ? SHARED_MEMORY : tmpdir(), 'entracte-bench-'))
   const remove = (): void => { for (const folder of [dataDir, imagesDir]) rmSync(folder, { recursive: true, force: true }) }
@@ -36,7 +39,7 @@ export async function serve(config: Readonly<Record<string, unknown>>, signal: A
     remove()
   }
   try {
-    const server = await startProcess(process.execPath, [...NODE_FLAGS, main, 'serve', '--config', file], () => isProven(url), signal)
+    const server = await startProcess(process.execPath, [...NODE_FLAGS, main, 'serve', '--config', file], () => isProven(url, key), signal)
     return { url, close: () => server.close().finally(close) }
   } catch (error) {
     close()
@@ -45,8 +48,8 @@ export async function serve(config: Readonly<Record<string, unknown>>, signal: A
 }
 
 /** Measured beside the probe of exactness, a server would look slow. */
-async function isProven(url: string): Promise<boolean> {
-  const models = await answerOf(`${url}/v1/models`) as Models | null
+async function isProven(url: string, key: string | null): Promise<boolean> {
+  const models = await answerOf(`${url}/v1/models`, key) as Models | null
   const exact = models?.data?.[0]?.entracte?.engines?.[0]?.exact?.answer
   return exact !== undefined && exact !== 'unknown'
 }

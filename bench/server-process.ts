@@ -48,9 +48,9 @@ export async function startProcess(
 }
 
 /** What a server answers; null while it does not, or answers with an error. */
-export async function answerOf(url: string): Promise<unknown> {
+export async function answerOf(url: string, key: string | null = null): Promise<unknown> {
   try {
-    const response = await fetch(url)
+    const response = await fetch(url, { headers: key === null ? {} : { authorization: `Bearer ${key}` } })
     return response.ok ? await response.json() as unknown : null
   } catch {
     // Until it listens, connections are refused.

@@ -20,8 +20,10 @@ interface Chunk {
   readonly usage?: { readonly prompt_tokens?: number; readonly completion_tokens?: number; readonly prompt_tokens_details?: { readonly cached_tokens?: number } } | null
 }
 
-/** `body` without the fields that make it a stream. */
-export function streamed(url: string, headers: Readonly<Record<string, string>>, body: object, signal: AbortSignal): Promise<Streamed> {
+/** `body` without the fields that make it a stream; `begun`: something of the answer has come. */
+export function streamed(
+  url: string, headers: Readonly<Record<string, string>>, body: object, signal: AbortSignal, begun: () => void = () => undefined,
+): Promise<Streamed> {
   const text = JSON.stringify({ ...body, stream: true, stream_options: { include_usage: true } })
   const sentMs = performance.now()
   const came: { readonly atMs: number; readonly bytes: Buffer }[] = []
@@ -29,7 +31,10 @@ export function streamed(url: string, headers: Readonly<Record<string, string>>,
     const sent = request(`${url}/v1/chat/completions`, {
       method: 'POST', agent: false, headers: { 'content-type': 'application/json', 'content-length': Buffer.byteLength(text), ...headers }, signal,
     }, (response) => {
-      response.on('data', (bytes: Buffer) => { came.push({ atMs: performance.now(), bytes }) })
+      response.on('data', (bytes: Buffer) => {
+        came.push({ atMs: performance.now(), bytes })
+        if (bytes.includes('data: {')) begun()
+      })
       response.on('error', reject)
       response.on('end', () => {
         if (response.statusCode !== 200) return reject(new Error(`HTTP ${String(response.statusCode)}: ${Buffer.concat(came.map(({ bytes }) => bytes)).toString()}`))
