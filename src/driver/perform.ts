@@ -86,8 +86,8 @@ export class Performer {
       case 'kv.moved': return this.#moved(fact)
       case 'kv.move.failed':
         if (fact.dropImage !== null) images.drop(fact.dropImage)
-        // A copy that came in for nobody must not stay on the device.
-        if (fact.to === 'device') this.#tell(fact.engine, { kind: 'discard', state: fact.state })
+        // A copy that came in for nobody must not stay on the device, nor one that is counted as lost.
+        if (fact.to === 'device' || fact.sourceLost) this.#tell(fact.engine, { kind: 'discard', state: fact.state })
         return
       case 'kv.discarded':
         if (fact.dropImage !== null) images.drop(fact.dropImage)
