@@ -17,11 +17,12 @@ import { interference } from './interference.ts'
 import { log } from './log.ts'
 import { orders } from './orders.ts'
 import { preempt } from './preempt.ts'
+import { prefix } from './prefix.ts'
 import { recovery } from './recovery.ts'
 import { resume } from './resume.ts'
 import { sim } from './sim.ts'
 
-const BENCHES: readonly Bench[] = [resume, demoMix, core, orders, log, recovery, sim, engineParity, preempt, interference]
+const BENCHES: readonly Bench[] = [resume, demoMix, core, orders, log, recovery, sim, engineParity, preempt, interference, prefix]
 const USAGE = 'npm run bench -- NAME [--quick] [--only PART] [--json FILE] [--model MODEL], or npm run bench -- list'
 
 async function main(): Promise<number> {

@@ -93,10 +93,10 @@ export class EngineLoop {
     this.#schedule = new Schedule(chunkTokens)
     const copies = new LaneCopies(llama, calibration)
     this.#density = new Density(llama, lanes, speeds, copies)
-    this.#prefixes = new Prefixes(llama, lanes, speeds, copies)
+    const prefixes = this.#prefixes = new Prefixes(llama, lanes, speeds, copies)
     this.#probe = exact === null ? new Probe(llama, lanes, chunkTokens) : null
     this.#running = new Running({
-      llama, grammars, template, lanes, speeds, modelDigest, emit, nowUs,
+      llama, grammars, template, lanes, speeds, prefixes, modelDigest, emit, nowUs,
       sampler: new Sampler(),
       contextTokens: this.#contextTokens,
       isExact: () => this.#exact.answer === 'yes',

@@ -1,11 +1,12 @@
 /**
  * Owns the reuse of what another lane holds: before a chunk of a prompt is computed, the longest prefix that a lane has
  * of it, equal in tokens and in how each was fed, is copied and only the rest is computed. Asked anew before every chunk:
- * of several calls that begin alike one reads the beginning, and the others have it from that lane.
+ * of several calls that begin alike one reads the beginning, and the others have it from that lane. Where that lane is
+ * about to be emptied, one that still waits takes it first.
  *
  * P1 what comes of a call is the same with and without: a State is a function of its tokens and origins (E1), and where
  *    the copy ends the plan goes on as from any kept prefix (`plan.ts`).
- * P2 another tenant's lane is never looked at: what it holds changes neither a token of this call nor its time.
+ * P2 another tenant's lane is never looked at: what it holds changes no token of this call and not how many are computed.
  * P3 only where the copy takes less time than what it saves, as this engine's own figures say.
  */
 import type { LaneCopies } from './lane-copies.ts'
@@ -35,9 +36,22 @@ export class Prefixes {
 
   /** True: the sequence has more of its prompt than it had, and what it does next must be asked anew. */
   reuse(sequence: Sequence): boolean {
-    const { trims, copies } = this.#llama.info
-    const found = trims && copies ? this.#longest(sequence) : null
-    if (found === null) return false
+    const found = this.#longest(sequence)
+    return found !== null && this.#take(sequence, found)
+  }
+
+  /** Before a lane is emptied. Who of the waiting has it now, if anyone: the one that saves most, and by it the others. */
+  handOn(lane: Lane, waiting: Iterable<Sequence>): Sequence | null {
+    let heir: { readonly sequence: Sequence; readonly found: Prefix } | null = null
+    for (const sequence of waiting) {
+      if (sequence.lane.tenant !== lane.tenant || sequence.piece(Infinity).kind !== 'prefill') continue
+      const found = this.#longest(sequence)
+      if (found?.lane === lane && found.tokens > (heir?.found.tokens ?? 0)) heir = { sequence, found }
+    }
+    return heir !== null && this.#take(heir.sequence, heir.found) ? heir.sequence : null
+  }
+
+  #take(sequence: Sequence, found: Prefix): boolean {
     const gain = found.tokens - sequence.fed.length
     const held = heldTokens(found.lane)
     if (this.#copies.costNs(held) >= gain * this.#speeds.snapshot().prefillNsPerToken) return false
@@ -48,6 +62,8 @@ export class Prefixes {
   }
 
   #longest({ lane, plan, fed }: Sequence): Prefix | null {
+    const { trims, copies } = this.#llama.info
+    if (!trims || !copies) return null
     let best: Prefix | null = null
     for (const other of this.#lanes.owned()) {
       if (other === lane || other.tenant === null || other.tenant !== lane.tenant || other.content.kind !== 'fed') continue

@@ -10,11 +10,14 @@ import type { EngineEvent } from '../protocol/engine.ts'
 import { admit } from './admission.ts'
 import type { AdmissionHost } from './admission.ts'
 import { heldTokens } from './lanes.ts'
+import type { Lane } from './lanes.ts'
+import type { Prefixes } from './prefixes.ts'
 import { attemptOf, finishedOf, reportOf } from './reports.ts'
 import type { Sequence, StartRequest } from './sequence.ts'
 import type { Speeds } from './speeds.ts'
 
 interface RunningHost extends AdmissionHost {
+  readonly prefixes: Prefixes
   readonly speeds: Speeds
   readonly isExact: () => boolean
   readonly emit: (event: EngineEvent, bin?: readonly Uint8Array[]) => void
@@ -81,6 +84,7 @@ export class Running {
     if (sequence === null) return
     sequence.takeUnsent()
     this.#leave(sequence)
+    this.#handOn(sequence.lane)
     this.#cut(sequence, sequence.start.baseTokens)
   }
 
@@ -88,6 +92,7 @@ export class Running {
     const { llama, lanes } = this.#host
     const lane = lanes.find(state)
     if (lane === null) return
+    this.#handOn(lane)
     const sequence = this.on(state)
     if (sequence !== null) this.fail(sequence, 'its State was discarded', true)
     if (heldTokens(lane) > 0) llama.cut(lane.index, 0)
@@ -148,6 +153,12 @@ export class Running {
     this.#send(sequence, this.#host.nowUs())
     this.#sequences.delete(sequence.start.call)
     this.#sentUs.delete(sequence)
+  }
+
+  /** Of what is about to be cut. */
+  #handOn(lane: Lane): void {
+    const heir = this.#host.prefixes.handOn(lane, this.#sequences.values())
+    if (heir !== null) this.conclude(heir)
   }
 
   #cut(sequence: Sequence, tokens: number): void {

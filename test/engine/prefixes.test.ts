@@ -150,6 +150,29 @@ test('what another lane learns while a call waits or reads is used at its next c
   assert.deepEqual(tokensOf('quick'), tokensOf('alone'))
 })
 
+test('what a lane holds is not lost with it where another call waits to read the same', async () => {
+  for (const goes of ['discard', 'cancel'] as const) {
+    open({ chunkTokens: 16, lanes: 4 })
+    const said = (user: string): Said => ({ system: SYSTEM, user })
+    const alone = await run('alone', said('first'), { tenant: 'nobody else' })
+    discard('alone')
+    await begin('first', said('first'), { rank: 1, maxTokens: 100 })
+    await begin('another tenant', said('first'), { rank: 2, tenant: 'other' })
+    await begin('second', said('second'), { rank: 3 })
+    await begin('third', said('third'), { rank: 4 })
+    await engine.next((event) => event.kind === 'tokens' && event.call === 'first')
+    if (goes === 'cancel') engine.tell({ kind: 'cancel', call: 'first', attempt: 1 })
+    discard('first')
+    const ends = await Promise.all(['another tenant', 'second', 'third'].map(finish))
+    const [other, second, third] = ends.map(({ report }) => report)
+    assert.deepEqual([other?.reusedTokens, other?.recomputedTokens], [0, 0])
+    assert.ok((second?.reusedTokens ?? 0) > 200 && (third?.reusedTokens ?? 0) > 200, 'neither read it again')
+    assert.deepEqual(tokensOf('another tenant'), tokensOf('alone'))
+    assert.equal(other?.computedTokens, alone.report.computedTokens)
+    if (goes === 'discard') await engine.kill()
+  }
+})
+
 test('a State that was discarded comes back from who begins alike: that is no recompute, and exact where the engine is', async () => {
   for (const exact of [PROVEN, { answer: 'no', because: 'the test says so' }] as const) {
     open({ exact })
