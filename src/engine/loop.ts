@@ -10,6 +10,7 @@
  * L3 whenever the engine is idle, free + owned = total lanes (invariant 11), and each lane holds what we think.
  */
 import assert from 'node:assert/strict'
+import { setImmediate as immediate } from 'node:timers/promises'
 import { ENGINE_PROTOCOL } from '../protocol/engine.ts'
 import type { EngineEvent, EngineRequest, WireEngine } from '../protocol/engine.ts'
 import { planFault } from './admission.ts'
@@ -23,7 +24,7 @@ import { LaneCopies } from './lane-copies.ts'
 import { Lanes, heldTokens } from './lanes.ts'
 import { LlamaError } from './llama/llama.ts'
 import type { Llama, Row } from './llama/llama.ts'
-import { measure } from './measure.ts'
+import { measuring } from './measure.ts'
 import { Moves } from './moves.ts'
 import { Prefixes } from './prefixes.ts'
 import { Probe } from './probe.ts'
@@ -78,6 +79,8 @@ export class EngineLoop {
   #reign: number | null = null
   #busyUs = 0
   #wake: () => void = () => undefined
+  /** The measurements asked for, one after the other. */
+  #measuring: Promise<void> = Promise.resolve()
   #stopping = false
 
   constructor(options: EngineOptions) {
@@ -136,6 +139,7 @@ export class EngineLoop {
       else if (await this.#execute(this.#density.gather(batch))) this.#running.report()
     }
     this.#probe?.release()
+    await this.#measuring
     await this.#moves.quiet()
   }
 
@@ -177,9 +181,10 @@ export class EngineLoop {
         return this.#options.emit({ kind: 'welcome', protocol: ENGINE_PROTOCOL, engine: this.describe() })
       case 'ping': return this.#options.emit({ kind: 'alive', batchMs: this.#options.llama.busyMs, memoryBytes: process.memoryUsage.rss() })
       case 'stop': return this.stop()
-      // Touches no lane, so it may run while a batch does; one at a time, so that a batch that ends waits for one at most.
+      // Touches no lane, so it may run while a batch does; one at a time, long texts
+      // on a thread of their own, so that a batch that ends waits for a template at most.
       case 'measure':
-        setImmediate(() => this.#measure(request, bin))
+        this.#measuring = this.#measuring.then(() => this.#measure(request, bin))
         return
       default: this.#between(() => this.#obey(request, bin))
     }
@@ -190,12 +195,16 @@ export class EngineLoop {
     this.#wake()
   }
 
-  #measure({ call, body, records: calls }: MeasureRequest, bin: readonly Uint8Array[]): void {
+  async #measure({ call, body, records: calls }: MeasureRequest, bin: readonly Uint8Array[]): Promise<void> {
+    await immediate()
     const { llama, template, modelDigest, emit } = this.#options
     if (this.#stopping) return
     const records = calls.map((of, i) => ({ call: of, record: bin[i] ?? new Uint8Array() }))
     const limits = { contextTokens: this.#contextTokens, vocabulary: modelDigest }
-    const measured = measure(llama, template, body, records, limits)
+    const steps = measuring(llama, template, body, records, limits)
+    let step = steps.next()
+    while (step.done !== true) step = steps.next(await llama.tokenizeAside(step.value.text, step.value.parseSpecial))
+    const measured = step.value
     if (!measured.ok) return emit({ kind: 'unmeasurable', call, code: measured.code, why: measured.why })
     const { prepared, promptTokens, matched, renderingWon, plan } = measured
     const fault = planFault(llama, this.#grammars, plan)

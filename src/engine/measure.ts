@@ -50,21 +50,36 @@ export type Measured =
   }
   | Refusal
 
+/** At once; a long text takes a while. */
 export function measure(
   tokenizer: Tokenizer, template: ChatTemplate, body: string, records: readonly OfferedRecord[], limits: MeasureLimits,
 ): Measured {
+  const steps = measuring(tokenizer, template, body, records, limits)
+  let step = steps.next()
+  while (step.done !== true) step = steps.next(tokenizer.tokenize(step.value.text, step.value.parseSpecial))
+  return step.value
+}
+
+/** Asks for the tokens of a text by yielding, so that whoever measures may find them aside. */
+type Tokenising<T> = Generator<{ readonly text: string; readonly parseSpecial: boolean }, T, Int32Array>
+
+export function* measuring(
+  tokenizer: Vocabulary, template: ChatTemplate, body: string, records: readonly OfferedRecord[], limits: MeasureLimits,
+): Tokenising<Measured> {
   try {
     const call = parseCall(body)
     const plan = planCall(call, template.toolUse.format)
-    return new Measuring(tokenizer, template, call, limits).measure(records, plan)
+    return yield* new Measuring(tokenizer, template, call, limits).measure(records, plan)
   } catch (error) {
     if (error instanceof TemplateError) return { ok: false, code: 'template_failed', why: error.message }
     return refusalOf(error)
   }
 }
 
-/** No vocabulary has a token that spells more. */
-const PIECE_CHARS_MAX = 256
+type Vocabulary = Omit<Tokenizer, 'tokenize'>
+
+/** Of a prompt, for each token of the context: texts have 3 to 8, and only long runs of spaces come near. */
+const CHARS_PER_TOKEN_MAX = 32
 
 /** How far a prompt continues a record. */
 interface Continuation {
@@ -88,13 +103,13 @@ interface Prompt {
 }
 
 class Measuring {
-  readonly #tokenizer: Tokenizer
+  readonly #tokenizer: Vocabulary
   readonly #template: ChatTemplate
   readonly #call: ChatCall
   readonly #limits: MeasureLimits
   readonly #toolsDigest: string
 
-  constructor(tokenizer: Tokenizer, template: ChatTemplate, call: ChatCall, limits: MeasureLimits) {
+  constructor(tokenizer: Vocabulary, template: ChatTemplate, call: ChatCall, limits: MeasureLimits) {
     this.#tokenizer = tokenizer
     this.#template = template
     this.#call = call
@@ -102,14 +117,14 @@ class Measuring {
     this.#toolsDigest = digestOf(call.tools)
   }
 
-  measure(records: readonly OfferedRecord[], plan: CallPlan): Measured {
+  *measure(records: readonly OfferedRecord[], plan: CallPlan): Tokenising<Measured> {
     // The library takes time in the square of the control tokens: what cannot fit is not shown to it.
     const { messages } = this.#call
     if (messages.length > this.#limits.contextTokens) return this.#tooLong(`${messages.length} messages`)
     const { best, why } = this.#best(records)
     const prompt = best?.prompt ?? this.#prompt([])
-    if (prompt.text.length > this.#limits.contextTokens * PIECE_CHARS_MAX) return this.#tooLong(`${prompt.text.length} characters`)
-    const prepared = this.#prepare(prompt, best)
+    if (prompt.text.length > this.#limits.contextTokens * CHARS_PER_TOKEN_MAX) return this.#tooLong(`${prompt.text.length} characters`)
+    const prepared = yield* this.#prepare(prompt, best)
     const promptTokens = prepared.tokens.length
     const { contextTokens } = this.#limits
     if (promptTokens === 0) throw new TemplateError('the chat template rendered nothing')
@@ -170,8 +185,8 @@ class Measuring {
     return { messages, history: entries.map(({ entry }) => entry), segments, text: textOf(segments) }
   }
 
-  #prepare(prompt: Prompt, from: Continuation | null): Prepared {
-    const rest = this.#tokenise(prompt, from?.chars ?? 0)
+  *#prepare(prompt: Prompt, from: Continuation | null): Tokenising<Prepared> {
+    const rest = yield* this.#tokenise(prompt, from?.chars ?? 0)
     const record = from?.record ?? null
     const { kept, given } = settle(record, from?.kept ?? 0, [...from?.pending ?? [], ...rest])
     const tokens = new Int32Array(kept + given.length)
@@ -194,15 +209,17 @@ class Measuring {
   }
 
   /** The prompt from character `from` on. Control tokens are read only where the template wrote them. */
-  #tokenise(prompt: Prompt, from: number): number[] {
+  *#tokenise(prompt: Prompt, from: number): Tokenising<readonly number[]> {
     const text = prompt.text.slice(from)
-    const tokens = this.#tokenizer.tokenize(text, true)
+    const tokens = yield { text, parseSpecial: true }
     const spelled = this.#spelledByOthers(tokens)
     // What the template itself looks for in a message (an end of reasoning, say) cannot be hidden from it.
     const hidden = spelled.filter((spelling) => this.#hide(prompt, [spelling]) !== null)
     const segments = hidden.length === 0 ? null : this.#hide(prompt, hidden)
     if (segments === null) return [...tokens]
-    return dropChars(segments, from).flatMap(({ text: part, literal }) => [...this.#tokenizer.tokenize(part, !literal)])
+    const parts: Int32Array[] = []
+    for (const { text: part, literal } of dropChars(segments, from)) parts.push(yield { text: part, parseSpecial: !literal })
+    return parts.flatMap((part) => [...part])
   }
 
   /** Null where the template would write another text. */
@@ -272,7 +289,7 @@ function readRecord(bytes: Uint8Array): TokenRecord | null {
 }
 
 /** The longest run of whole tokens of the record that spells the beginning of `text` (M2). */
-function commonTokens(tokenizer: Tokenizer, record: TokenRecord, text: string): { tokens: number; chars: number } {
+function commonTokens(tokenizer: Vocabulary, record: TokenRecord, text: string): { tokens: number; chars: number } {
   const silent = new Set(record.silent)
   const decoder = new Utf8Decoder()
   const best = { tokens: 0, chars: 0 }

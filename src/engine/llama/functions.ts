@@ -9,6 +9,11 @@ import type { Batch, ContextParams, MaybePointer, ModelParams, Pointer, Quantise
 
 type Fn<A extends readonly unknown[], R> = (...args: A) => R
 
+/** Told once a call that runs on another thread is over. */
+export type Done = (error: unknown, result: number) => void
+
+type Tokenize = [Pointer, Uint8Array, number, Int32Array, number, boolean, boolean]
+
 export interface Functions {
   readonly version: Fn<[], string>
   readonly modelDefaults: Fn<[], ModelParams>
@@ -34,7 +39,7 @@ export interface Functions {
   readonly vocabEos: Fn<[Pointer], number>
   readonly vocabIsEog: Fn<[Pointer, number], boolean>
   readonly vocabIsControl: Fn<[Pointer, number], boolean>
-  readonly tokenize: Fn<[Pointer, Uint8Array, number, Int32Array, number, boolean, boolean], number>
+  readonly tokenize: Fn<Tokenize, number> & { readonly async: (...args: [...Tokenize, Done]) => void }
   readonly piece: Fn<[Pointer, number, Uint8Array, number, number, boolean], number>
   readonly contextInit: Fn<[Pointer, ContextParams], MaybePointer>
   readonly contextFree: Fn<[Pointer], void>
@@ -45,7 +50,7 @@ export interface Functions {
   readonly memoryRemove: Fn<[Pointer, number, number, number], boolean>
   readonly memoryLast: Fn<[Pointer, number], number>
   readonly decode: Fn<[Pointer, Batch], number> & {
-    readonly async: (context: Pointer, batch: Batch, done: (error: unknown, result: number) => void) => void
+    readonly async: (context: Pointer, batch: Batch, done: Done) => void
   }
   readonly logitsAt: Fn<[Pointer, number], MaybePointer>
   readonly stateSize: Fn<[Pointer, number], number | bigint>

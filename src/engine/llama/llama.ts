@@ -11,7 +11,7 @@ import koffi from 'koffi'
 import { formName } from './blob.ts'
 import { LlamaError } from './error.ts'
 import type { Pointer } from './layout.ts'
-import type { Functions } from './functions.ts'
+import type { Done, Functions } from './functions.ts'
 import { closeModel, kvTypesOf, modelMeta, openModel } from './open.ts'
 import type { LlamaOptions, OpenModel } from './open.ts'
 import type { Row } from './rows.ts'
@@ -23,6 +23,9 @@ export type { Row } from './rows.ts'
 /** What a vocabulary says of a token. */
 const TOKEN_EOG = 1
 const TOKEN_CONTROL = 2
+
+/** A text of as many characters takes a few milliseconds. */
+const ASIDE_CHARS = 2_000
 
 /** Longest piece of one token, in bytes; the library says when it is longer. */
 const PIECE_BYTES = 256
@@ -149,6 +152,19 @@ export class Llama {
     return tokens.slice(0, count)
   }
 
+  /** The same, a long text on a thread of its own; the model must not be disposed of meanwhile. */
+  async tokenizeAside(text: string, parseSpecial: boolean): Promise<Int32Array> {
+    if (text.length < ASIDE_CHARS) return this.tokenize(text, parseSpecial)
+    this.#use()
+    const bytes = Buffer.from(text, 'utf8')
+    // No text has more tokens than bytes, but for a space that some vocabularies put before it.
+    const tokens = new Int32Array(bytes.length + 16)
+    const count = await onThread((done) =>
+      this.#fn.tokenize.async(this.#vocab, bytes, bytes.length, tokens, tokens.length, false, parseSpecial, done))
+    if (count < 0) throw new LlamaError('decode', `a text of ${bytes.length} bytes could not be tokenised`)
+    return tokens.slice(0, count)
+  }
+
   /** The bytes of one token; without `special`, control tokens give none. */
   piece(token: number, special: boolean): Uint8Array {
     this.#use()
@@ -167,12 +183,7 @@ export class Llama {
     const batch = this.#opened.rows.fill(rows)
     this.#busySinceMs = performance.now()
     try {
-      const code = await new Promise<number>((resolve, reject) => {
-        this.#fn.decode.async(this.#context, batch, (error, result) => {
-          if (error === null || error === undefined) resolve(result)
-          else reject(error instanceof Error ? error : new Error(String(error)))
-        })
-      })
+      const code = await onThread((done) => this.#fn.decode.async(this.#context, batch, done))
       if (code !== 0) throw new LlamaError('decode', decodeFailure(code, rows))
       this.#decoded = rows
     } finally {
@@ -297,6 +308,14 @@ export class Llama {
     }
   }
 }
+
+/** Waits for a call of the library that runs on a thread of its own. */
+const onThread = (begin: (done: Done) => void): Promise<number> => new Promise((resolve, reject) => {
+  begin((error, result) => {
+    if (error === null || error === undefined) resolve(result)
+    else reject(error instanceof Error ? error : new Error(String(error)))
+  })
+})
 
 function tokenFlags(fn: Functions, vocab: Pointer, vocabSize: number): Uint8Array {
   return Uint8Array.from({ length: vocabSize }, (_, token) => (
