@@ -47,7 +47,7 @@ export interface Bodies {
   get(id: BodyId): Uint8Array | null
   drop(id: BodyId): void
   /** At a start: what a crash kept from being dropped goes. */
-  keepOnly(needed: ReadonlySet<BodyId>): void
+  keepOnly(isNeeded: (id: BodyId) => boolean): void
 }
 
 /** The table of KV images on the host tier; the engine writes and reads the files themselves. */

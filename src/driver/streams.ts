@@ -6,25 +6,26 @@
  */
 import type { CallId, TenantId } from '../core/ids.ts'
 import type { CallUpdate } from './gateway.ts'
+import { dropJournal, Journal } from './journal.ts'
 import type { Bodies, Clock, StreamChunk, StreamPart } from './ports.ts'
-import { journalOf } from './working-bodies.ts'
 
 const JOURNAL_US = 50_000
 
 interface Stream {
-  readonly call: CallId
-  readonly tenant: TenantId
+  readonly journal: Journal
   readonly tokens: number[]
   readonly updates: CallUpdate[]
   readonly followers: Set<Follower>
   ended: boolean
-  journalDue: boolean
 }
 
 export class Streams {
   readonly #streams = new Map<CallId, Stream>()
   readonly #bodies: Bodies
   readonly #clock: Clock
+  /** Showed something that is not in their journals yet: all are written together. */
+  readonly #unwritten = new Set<Stream>()
+  #writeDue = false
   #stopped = false
 
   constructor(bodies: Bodies, clock: Clock) {
@@ -33,17 +34,22 @@ export class Streams {
   }
 
   open(call: CallId, tenant: TenantId, first: CallUpdate): void {
-    this.#streams.set(call, { call, tenant, tokens: [], updates: [first], followers: new Set(), ended: false, journalDue: false })
+    this.#open(call, tenant, first)
   }
 
   /** After a restart: what was journalled is shown again to whoever asks for the call again. */
   reopen(call: CallId, tenant: TenantId, first: CallUpdate): void {
-    this.open(call, tenant, first)
-    const stream = this.#streams.get(call)
-    const journal = stream === undefined ? null : readJournal(this.#bodies.get(journalOf(call)))
-    if (stream === undefined || journal === null) return
-    stream.tokens.push(...journal.tokens)
-    for (const part of journal.parts) stream.updates.push({ kind: 'part', part })
+    const stream = this.#open(call, tenant, first)
+    const { tokens, parts } = stream.journal.restore()
+    stream.tokens.push(...tokens)
+    for (const part of parts) stream.updates.push({ kind: 'part', part })
+  }
+
+  #open(call: CallId, tenant: TenantId, first: CallUpdate): Stream {
+    const journal = new Journal(this.#bodies, call, tenant)
+    const stream: Stream = { journal, tokens: [], updates: [first], followers: new Set(), ended: false }
+    this.#streams.set(call, stream)
+    return stream
   }
 
   has(call: CallId): boolean {
@@ -64,8 +70,10 @@ export class Streams {
     if (stream === undefined || stream.ended) return true
     if (chunk.index > stream.tokens.length) return false
     if (chunk.index + chunk.tokens.length <= stream.tokens.length && chunk.tokens.length > 0) return true
-    stream.tokens.push(...chunk.tokens.slice(stream.tokens.length - chunk.index))
+    const tokens = chunk.tokens.slice(stream.tokens.length - chunk.index)
+    stream.tokens.push(...tokens)
     for (const part of chunk.parts) this.#push(stream, { kind: 'part', part })
+    stream.journal.add(tokens, chunk.parts)
     this.#journalSoon(stream)
     return true
   }
@@ -78,12 +86,12 @@ export class Streams {
 
   end(call: CallId, last: CallUpdate): void {
     const stream = this.#streams.get(call)
-    if (stream !== undefined) {
-      stream.ended = true
-      this.#push(stream, last)
-      this.#streams.delete(call)
-    }
-    this.#bodies.drop(journalOf(call))
+    if (stream === undefined) return dropJournal(this.#bodies, call)
+    stream.ended = true
+    this.#push(stream, last)
+    this.#streams.delete(call)
+    this.#unwritten.delete(stream)
+    stream.journal.drop()
   }
 
   /** The bodies close after this: nothing more is written. */
@@ -112,13 +120,13 @@ export class Streams {
   }
 
   #journalSoon(stream: Stream): void {
-    if (stream.journalDue) return
-    stream.journalDue = true
+    this.#unwritten.add(stream)
+    if (this.#writeDue) return
+    this.#writeDue = true
     this.#clock.at(this.#clock.nowUs() + JOURNAL_US, () => {
-      stream.journalDue = false
-      if (stream.ended || this.#stopped) return
-      const journal = JSON.stringify({ tokens: stream.tokens, parts: this.parts(stream.call) })
-      this.#bodies.put(journalOf(stream.call), stream.tenant, Buffer.from(journal))
+      this.#writeDue = false
+      if (!this.#stopped) for (const each of this.#unwritten) each.journal.write()
+      this.#unwritten.clear()
     })
   }
 }
@@ -163,12 +171,3 @@ export class Follower {
 }
 
 const isLast = (update: CallUpdate): boolean => update.kind === 'done' || update.kind === 'refused' || update.kind === 'failed'
-
-/** A journal is ours, but a disk may hand back anything: what does not parse is as good as none. */
-function readJournal(bytes: Uint8Array | null): { tokens: number[]; parts: StreamPart[] } | null {
-  if (bytes === null) return null
-  const value: unknown = JSON.parse(Buffer.from(bytes).toString('utf8'))
-  if (typeof value !== 'object' || value === null || !('tokens' in value) || !('parts' in value)) return null
-  const { tokens, parts } = value
-  return Array.isArray(tokens) && Array.isArray(parts) ? { tokens, parts } : null
-}

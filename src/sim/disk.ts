@@ -136,7 +136,7 @@ export class Store {
       put: (id: BodyId, _tenant: TenantId, bytes) => this.#setBody(id, bytes),
       get: (id) => this.#view.get(id) ?? null,
       drop: (id) => { if (this.#view.has(id)) this.#setBody(id, null) },
-      keepOnly: (needed) => { for (const id of [...this.#view.keys()]) if (!needed.has(id)) this.#setBody(id, null) },
+      keepOnly: (isNeeded) => { for (const id of [...this.#view.keys()]) if (!isNeeded(id)) this.#setBody(id, null) },
     }
     this.images = {
       path: (image) => `image/${image}`,

@@ -47,7 +47,7 @@ export class StoredBodies implements Bodies {
     if (bytes.length > this.#bytesMax) {
       return this.#lose(id, `it has ${bytes.length} bytes and all bodies together may have ${this.#bytesMax}`)
     }
-    this.#behind.setBody(id, { tenant, bytes: Uint8Array.from(bytes) })
+    this.#behind.setBody(id, { tenant, bytes: new Uint8Array(bytes) })
     this.#note(id, bytes.length)
     this.#makeRoom()
   }
@@ -68,8 +68,8 @@ export class StoredBodies implements Bodies {
     this.#forget(id)
   }
 
-  keepOnly(needed: ReadonlySet<BodyId>): void {
-    for (const id of [...this.#sizes.keys()]) if (!needed.has(id)) this.drop(id)
+  keepOnly(isNeeded: (id: BodyId) => boolean): void {
+    for (const id of [...this.#sizes.keys()]) if (!isNeeded(id)) this.drop(id)
   }
 
   #note(id: BodyId, bytes: Bytes): void {
