@@ -55,8 +55,11 @@ export class Oracle {
     this.#isOn = isOn
   }
 
+  /** Measured again, as after a restart, it may have said something of its own already. */
   measured(call: CallId, seed: number, pieces: readonly Piece[], runs: readonly Run[]): void {
-    if (this.#isOn) this.#calls.set(call, { seed, outputs: [], digest: digestOf(this.#texts, pieces, runs), plain: false })
+    if (!this.#isOn) return
+    const plain = this.#calls.get(call)?.plain ?? false
+    this.#calls.set(call, { seed, outputs: [], digest: digestOf(this.#texts, pieces, runs), plain })
   }
 
   /** It is fed again otherwise than before, with leave: what it says from here on is its own. */
