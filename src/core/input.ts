@@ -48,6 +48,8 @@ export interface Claims {
   /** Tool call ids whose results this request brings after the last assistant message. */
   readonly toolResults: readonly string[]
   readonly kind: string
+  /** The first choice of the request that this call is another choice of: it continues what that one continues. */
+  readonly beside?: CallId
 }
 
 /** A call arrives. Answered by `call.arrived`, `call.attached` (a retry of an open call), `call.replayed` or `call.refused`. */

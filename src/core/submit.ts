@@ -179,6 +179,8 @@ const staleEpoch = ({ claims }: Submit, epoch: number): Refusal | null => claims
 
 function withThread(d: Deciding, input: Submit, found: Found, linked: Call | null): Place | Refusal {
   const { claims } = input
+  const beside = claims.beside === undefined ? undefined : d.core.calls.get(claims.beside)
+  if (beside?.program === found.program) return { ...found, thread: freshThread(d, found.program, 'choice'), answers: null, forkedFrom: livingThread(d, beside) }
   if (linked !== null) {
     const thread = must(d.core.threads, linked.thread)
     const interrupt = thread.interrupt === null ? null : must(d.core.interrupts, thread.interrupt)
@@ -190,7 +192,7 @@ function withThread(d: Deciding, input: Submit, found: Found, linked: Call | nul
     // Cut by its token limit, so nothing waits for it, and yet somebody answers it: the thread goes on.
     if (interrupt === null && thread.last === linked.id && thread.active === null) return { ...found, thread: thread.id, answers: null, forkedFrom: null }
     // Answered before with another history: a fork.
-    return { ...found, thread: freshThread(d, found.program, 'fork'), answers: null, forkedFrom: thread.cancelled ? null : thread.id }
+    return { ...found, thread: freshThread(d, found.program, 'fork'), answers: null, forkedFrom: livingThread(d, linked) }
   }
   const named = claims.thread === null ? threadOfNode(d.core, found.program, claims.node) : threadId(found.program, claims.thread)
   if (named !== null) return { ...found, thread: named, answers: null, forkedFrom: null }
@@ -199,6 +201,9 @@ function withThread(d: Deciding, input: Submit, found: Found, linked: Call | nul
   const free = thread === undefined || (thread.active === null && thread.interrupt === null)
   return { ...found, thread: free ? main : freshThread(d, found.program, 'thread'), answers: null, forkedFrom: null }
 }
+
+/** The call's thread, where something can go on from it. */
+const livingThread = (d: Deciding, call: Call): ThreadId | null => (must(d.core.threads, call.thread).cancelled ? null : call.thread)
 
 function freshThread(d: Deciding, program: ProgramId, word: string): ThreadId {
   for (let count = (d.core.programs.get(program)?.threads.length ?? 0) + 1; ; count += 1) {

@@ -48,7 +48,7 @@ export function admit(host: AdmissionHost, start: StartRequest, preparedBytes: U
   if (wrong !== null) return refuse(wrong)
   const planned = planOf(start.body, host.template.toolUse.format)
   if (!planned.ok) return refuse(planned.why)
-  const { sampling, tokenRules, topLogprobs, stops, toolParsing, toolFormat, tools, grammar: gbnf } = planned.plan
+  const { sampling, choice, tokenRules, topLogprobs, stops, toolParsing, toolFormat, tools, grammar: gbnf } = planned.plan
   const grammar = gbnf === null ? null : readGrammar(host.grammars, gbnf)
   if (typeof grammar === 'string') return refuse(grammar)
 
@@ -68,7 +68,7 @@ export function admit(host: AdmissionHost, start: StartRequest, preparedBytes: U
     reasoning: gbnf === null ? reasoningIn(host.template, read.text) : null,
   })
   const sequence = new Sequence({
-    start, lane, plan, output, sampling, topLogprobs, prepared: read,
+    start, lane, plan, output, sampling, choice, topLogprobs, prepared: read,
     grammar: grammar ?? grammarOnceOpened(host, planned.plan, output),
     changes: tokenRules === null ? null : new LogitChanges(tokenRules, read.tokens, (token) => host.llama.isEog(token)),
     spell: (token) => host.llama.piece(token, true),

@@ -18,6 +18,8 @@ export interface CallPlan {
   readonly tokenRules: TokenRules | null
   /** Null: likelihoods are not asked for. */
   readonly topLogprobs: number | null
+  /** Of its request: what is random about it is another in each. */
+  readonly choice: number
   readonly stops: readonly string[]
   /** Null: as many as the context has room for. */
   readonly maxTokens: number | null
@@ -65,8 +67,8 @@ export function refusalOf(error: unknown): Refusal {
  * `none` continues the same State; with `none` nothing that the model writes is taken as a call.
  */
 export function planCall(call: ChatCall, modelFormat: ToolFormat): CallPlan {
-  const { tools, toolChoice, sampling, stop, maxTokens, format, tokenRules = null, topLogprobs = null } = call
-  const settled = { sampling, tokenRules, topLogprobs, stops: stop, maxTokens, tools, toolFormat: modelFormat, opened: null, grammarIsOwn: format?.kind === 'grammar' }
+  const { tools, toolChoice, sampling, stop, maxTokens, format, tokenRules = null, topLogprobs = null, choice = 0 } = call
+  const settled = { sampling, tokenRules, topLogprobs, choice, stops: stop, maxTokens, tools, toolFormat: modelFormat, opened: null, grammarIsOwn: format?.kind === 'grammar' }
   if (toolChoice === 'none' || (toolChoice === 'auto' && tools.length === 0)) {
     return { ...settled, grammar: format === undefined ? null : answerGrammar(format, []), toolParsing: 'off' }
   }
@@ -104,6 +106,7 @@ export function parseCall(body: string): ChatCall {
     ...(call['format'] === undefined ? {} : { format: asFormat(call['format']) }),
     ...(call['tokenRules'] === undefined ? {} : { tokenRules: asTokenRules(call['tokenRules']) }),
     ...(call['topLogprobs'] === undefined ? {} : { topLogprobs: asNumber(call['topLogprobs'], 'topLogprobs') }),
+    ...(call['choice'] === undefined ? {} : { choice: asNumber(call['choice'], 'choice') }),
   }
 }
 

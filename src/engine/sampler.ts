@@ -15,18 +15,21 @@ export interface TokenGrammar {
   mask(logits: Float32Array): void
 }
 
+/** What the randomness of a draw is a function of. */
+interface Drawn { readonly seed: number; readonly choice: number; readonly position: number }
+
 /** Keeps its working memory from one token to the next, and nothing else. */
 export class Sampler {
   #weights = new Float64Array(0)
 
   /** Null: the grammar allows no token at all. Masks `logits` in place where the grammar says no. */
   sample(
-    logits: Float32Array, sampling: Sampling, seed: number, position: number, grammar: TokenGrammar | null,
+    logits: Float32Array, sampling: Sampling, { seed, choice, position }: Drawn, grammar: TokenGrammar | null,
   ): number | null {
-    const first = this.#choose(logits, sampling, randomUnit(seed, 0, position, 0))
+    const first = this.#choose(logits, sampling, randomUnit(seed, choice, position, 0))
     if (grammar === null || (first !== null && grammar.allows(first))) return first
     grammar.mask(logits)
-    return this.#choose(logits, sampling, randomUnit(seed, 0, position, 1))
+    return this.#choose(logits, sampling, randomUnit(seed, choice, position, 1))
   }
 
   #choose(logits: Float32Array, sampling: Sampling, unit: number): number | null {

@@ -34,6 +34,7 @@ interface SequenceParts {
   readonly fed: Fed
   readonly plan: Plan
   readonly sampling: Sampling
+  readonly choice: number
   readonly sampler: Sampler
   readonly grammar: MovingGrammar | LazyGrammar | null
   /** Null: the call asks for none. */
@@ -131,10 +132,10 @@ export class Sequence {
     }
     if (this.ending !== null || logits === null) return
     assert(this.fed.length === this.#drawnFrom(), 'logits of another position')
-    const { sampling, sampler, grammar, changes, topLogprobs, spell } = this.#parts
+    const { sampling, choice, sampler, grammar, changes, topLogprobs, spell } = this.#parts
     const given = topLogprobs === null ? null : logits.slice()
     changes?.apply(logits)
-    const token = sampler.sample(logits, sampling, this.start.seed, this.fed.length, grammar)
+    const token = sampler.sample(logits, sampling, { seed: this.start.seed, choice, position: this.fed.length }, grammar)
     if (token === null) {
       this.ending = { kind: 'failed', why: grammarFault(grammar, 'the grammar allows no token here'), retryable: false }
       return

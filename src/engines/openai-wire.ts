@@ -35,6 +35,12 @@ export function requestBody(chat: ChatCall, seed: number, maxTokens: number): st
   })
 }
 
+/** An upstream knows one seed and no choice: each choice has a seed of its own, and the first the call's. */
+export const seedOf = (seed: number, choice: number): number => (seed + Math.imul(choice, SEED_STEP)) >>> 0
+
+/** Odd, so that no two choices share a seed; large, so that they have no neighbour's either. */
+const SEED_STEP = 0x9e3779b1
+
 /** Only what is asked for: not every upstream knows every one. */
 function tokenRulesOut(rules: TokenRules): object {
   return {

@@ -19,7 +19,7 @@ import type {
 import { toolCallIdOf } from '../protocol/chat.ts'
 import { undeclared } from './capability.ts'
 import { estimateTokens, readChatCall } from './chat-body.ts'
-import { AnswerReader, requestBody, UpstreamError } from './openai-wire.ts'
+import { AnswerReader, requestBody, seedOf, UpstreamError } from './openai-wire.ts'
 import { EngineReports, type Attempt } from './reports.ts'
 import { ServiceMeter } from './service-meter.ts'
 import { reasonOf, Upstream } from './upstream.ts'
@@ -138,7 +138,7 @@ export class OpenaiEngine implements EnginePort {
     this.#running.set(start.call, running)
     this.#meter.enter(attempt, running.startedUs)
     this.#progressTimer ??= setTimeout(() => this.#progress(), PROGRESS_MS).unref()
-    const body = requestBody(chat, start.seed, start.maxTokens)
+    const body = requestBody(chat, seedOf(start.seed, chat.choice ?? 0), start.maxTokens)
     this.#follow(running, body).catch((error: unknown) => this.#failed(running, error))
   }
 

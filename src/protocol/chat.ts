@@ -16,6 +16,8 @@ export interface ChatCall {
   readonly tokenRules?: TokenRules
   /** How many of the likeliest tokens are told beside each one; absent: not even its own likelihood. */
   readonly topLogprobs?: number
+  /** Which choice of its request it is; absent: the first, 0. Another one's randomness is another. */
+  readonly choice?: number
 }
 
 /** What else decides which token comes next, and where the answer ends. */

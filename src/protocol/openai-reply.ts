@@ -15,7 +15,10 @@ export interface ReplyHead {
   readonly includeUsage: boolean
 }
 
-interface ReplyEnd {
+/** One of the answers, and the call that gives it: its tool calls carry that call's id. */
+export interface ReplyChoice { readonly index: number; readonly call: string }
+
+export interface ReplyEnd {
   readonly finish: 'stop' | 'length' | 'tool_calls'
   readonly promptTokens: number
   readonly outputTokens: number
@@ -47,56 +50,66 @@ export class ReplyText {
     this.#toolCalls.set(part.index, { name: part.name ?? known.name, arguments: known.arguments + part.arguments })
   }
 
-  completion(head: ReplyHead, end: ReplyEnd): object {
-    const toolCalls = [...this.#toolCalls].map(([index, call]): ToolCallReply =>
-      ({ id: toolCallIdOf(head.call, index), type: 'function', function: call }))
+  choice({ index, call: id }: ReplyChoice, { finish }: ReplyEnd): object {
+    const toolCalls = [...this.#toolCalls].map(([at, call]): ToolCallReply =>
+      ({ id: toolCallIdOf(id, at), type: 'function', function: call }))
     return {
-      id: replyId(head),
-      object: 'chat.completion',
-      created: head.createdSeconds,
-      model: head.model,
-      choices: [{
-        index: 0,
-        message: {
-          role: 'assistant',
-          content: this.#content === '' && toolCalls.length > 0 ? null : this.#content,
-          refusal: null,
-          ...(this.#reasoning === '' ? {} : { reasoning_content: this.#reasoning }),
-          ...(toolCalls.length > 0 ? { tool_calls: toolCalls } : {}),
-        },
-        logprobs: logprobsOf(this.#logprobs),
-        finish_reason: end.finish,
-      }],
-      usage: usageOf(end),
-      entracte: extensionOf(head, end),
+      index,
+      message: {
+        role: 'assistant',
+        content: this.#content === '' && toolCalls.length > 0 ? null : this.#content,
+        refusal: null,
+        ...(this.#reasoning === '' ? {} : { reasoning_content: this.#reasoning }),
+        ...(toolCalls.length > 0 ? { tool_calls: toolCalls } : {}),
+      },
+      logprobs: logprobsOf(this.#logprobs),
+      finish_reason: finish,
     }
   }
 }
 
-export const roleChunk = (head: ReplyHead): object => chunk(head, { role: 'assistant', content: '' }, null)
+/** Choices and their ends in order; there is at least one. */
+export const completion = (head: ReplyHead, choices: readonly object[], ends: readonly ReplyEnd[]): object => ({
+  id: replyId(head),
+  object: 'chat.completion',
+  created: head.createdSeconds,
+  model: head.model,
+  choices,
+  usage: usageOf(ends),
+  ...(ends[0] === undefined ? {} : { entracte: extensionOf(head, head.call, { ...ends[0], resume: resumeOf(ends) }) }),
+})
 
-export function partChunk(head: ReplyHead, part: WirePart): object {
-  if (part.kind === 'text') return chunk(head, { content: part.text }, null, part.logprobs)
-  if (part.kind === 'reasoning') return chunk(head, { reasoning_content: part.text }, null)
+/** Of several choices the least that can be said of any. */
+function resumeOf(ends: readonly ReplyEnd[]): ReplyEnd['resume'] {
+  const order = ['recomputed', 'exact', 'none'] as const
+  return order.find((resume) => ends.some((end) => end.resume === resume)) ?? 'none'
+}
+
+export const roleChunk = (head: ReplyHead, choice: ReplyChoice): object =>
+  chunk(head, choice, { role: 'assistant', content: '' }, null)
+
+export function partChunk(head: ReplyHead, choice: ReplyChoice, part: WirePart): object {
+  if (part.kind === 'text') return chunk(head, choice, { content: part.text }, null, part.logprobs)
+  if (part.kind === 'reasoning') return chunk(head, choice, { reasoning_content: part.text }, null)
   const { index, name, arguments: text } = part
   const piece = name === null
     ? { index, function: { arguments: text } }
-    : { index, id: toolCallIdOf(head.call, index), type: 'function', function: { name, arguments: text } }
-  return chunk(head, { tool_calls: [piece] }, null)
+    : { index, id: toolCallIdOf(choice.call, index), type: 'function', function: { name, arguments: text } }
+  return chunk(head, choice, { tool_calls: [piece] }, null)
 }
 
-export const finishChunk = (head: ReplyHead, end: ReplyEnd): object =>
-  ({ ...chunk(head, {}, end.finish), entracte: extensionOf(head, end) })
+export const finishChunk = (head: ReplyHead, choice: ReplyChoice, end: ReplyEnd): object =>
+  ({ ...chunk(head, choice, {}, end.finish), entracte: extensionOf(head, choice.call, end) })
 
-export const usageChunk = (head: ReplyHead, end: ReplyEnd): object =>
-  ({ ...frame(head), choices: [], usage: usageOf(end) })
+export const usageChunk = (head: ReplyHead, ends: readonly ReplyEnd[]): object =>
+  ({ ...frame(head), choices: [], usage: usageOf(ends) })
 
 function chunk(
-  head: ReplyHead, delta: object, finish: ReplyEnd['finish'] | null, logprobs: readonly WireLogprob[] = [],
+  head: ReplyHead, { index }: ReplyChoice, delta: object, finish: ReplyEnd['finish'] | null, logprobs: readonly WireLogprob[] = [],
 ): object {
   return {
     ...frame(head),
-    choices: [{ index: 0, delta, logprobs: logprobsOf(logprobs), finish_reason: finish }],
+    choices: [{ index, delta, logprobs: logprobsOf(logprobs), finish_reason: finish }],
     ...(head.includeUsage ? { usage: null } : {}),
   }
 }
@@ -113,14 +126,17 @@ const frame = (head: ReplyHead): object =>
 
 const replyId = (head: ReplyHead): string => `chatcmpl-${head.call}`
 
-function usageOf(end: ReplyEnd): object {
+/** The prompt is counted once, as the first choice had it. */
+function usageOf(ends: readonly ReplyEnd[]): object {
+  const { promptTokens = 0, cachedTokens = 0 } = ends[0] ?? {}
+  const outputTokens = ends.reduce((sum, end) => sum + end.outputTokens, 0)
   return {
-    prompt_tokens: end.promptTokens,
-    completion_tokens: end.outputTokens,
-    total_tokens: end.promptTokens + end.outputTokens,
-    prompt_tokens_details: { cached_tokens: end.cachedTokens },
+    prompt_tokens: promptTokens,
+    completion_tokens: outputTokens,
+    total_tokens: promptTokens + outputTokens,
+    prompt_tokens_details: { cached_tokens: cachedTokens },
   }
 }
 
-const extensionOf = (head: ReplyHead, end: ReplyEnd): object =>
-  ({ call: head.call, program: head.program, resume: end.resume, queuedUs: end.queuedUs })
+const extensionOf = (head: ReplyHead, call: string, end: ReplyEnd): object =>
+  ({ call, program: head.program, resume: end.resume, queuedUs: end.queuedUs })

@@ -14,7 +14,6 @@ const textOnly: Harmless = (value) => Array.isArray(value) && value.every((item)
 
 /** Null and absent are harmless for every field. */
 const UNSUPPORTED: Readonly<Record<string, Harmless>> = {
-  n: one,
   best_of: one,
   prompt_logprobs: off,
   repeat_penalty: one,

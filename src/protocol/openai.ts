@@ -17,11 +17,14 @@ import { linkToolResults } from './tool-results.ts'
 const STOPS_MAX = 16
 const STOP_CHARS_MAX = 1024
 const NAME_CHARS_MAX = 256
+const CHOICES_MAX = 8
 
 export interface ChatRequest {
   readonly call: ChatCall
   readonly stream: boolean
   readonly includeUsage: boolean
+  /** How many answers; each is a call of its own. */
+  readonly choices: number
   /** 0 to 2^32 - 1. */
   readonly seed: number | null
   readonly toolResults: readonly string[]
@@ -83,6 +86,7 @@ const body = z.looseObject({
   stop: z.union([stopText, z.array(stopText).max(STOPS_MAX)]).nullish(),
   max_tokens: z.int().min(1).nullish(),
   max_completion_tokens: z.int().min(1).nullish(),
+  n: z.int().min(1).max(CHOICES_MAX).nullish(),
   stream: z.boolean().nullish(),
   stream_options: z.looseObject({ include_usage: z.boolean().nullish() }).nullish(),
   ...formatFields,
@@ -146,6 +150,7 @@ function toRequest(from: Body, refuse: Refuse): ChatRequest {
     },
     stream: from.stream ?? false,
     includeUsage: from.stream_options?.include_usage ?? false,
+    choices: from.n ?? 1,
     seed: from.seed === null || from.seed === undefined ? null : seedOf(from.seed),
     toolResults: links.results,
   }

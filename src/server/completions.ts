@@ -9,8 +9,9 @@ import type { Claims } from '../core/input.ts'
 import type { CallUpdate, Submission } from '../driver/gateway.ts'
 import { problem, problemOf, type Problem } from '../protocol/errors.ts'
 import { parseChat, type ChatRequest } from '../protocol/openai.ts'
-import { finishChunk, partChunk, ReplyText, roleChunk, usageChunk, type ReplyHead } from '../protocol/openai-reply.ts'
+import { completion, finishChunk, partChunk, ReplyText, roleChunk, usageChunk, type ReplyChoice, type ReplyEnd, type ReplyHead } from '../protocol/openai-reply.ts'
 import { sseData, SSE_DONE, SSE_QUEUED } from '../protocol/sse.ts'
+import { submitChoices, type Arrived } from './choices.ts'
 import { deadlineOf, sendProblem, type Credential, type Door, type Handler } from './door.ts'
 import { identify } from './identity.ts'
 import { SseReply } from './sse-reply.ts'
@@ -23,7 +24,6 @@ const BINDING_HEADERS: ReadonlySet<string> = new Set(['x-program-call-id', 'x-pr
 /** A rough size until the engine's tokenizer has counted. */
 const CHARS_PER_TOKEN = 4
 
-type Arrived = Extract<CallUpdate, { kind: 'arrived' }>
 type Done = Extract<CallUpdate, { kind: 'done' }>
 
 export const completions = (door: Door): Handler => async (request, reply, credential) => {
@@ -39,9 +39,10 @@ export const completions = (door: Door): Handler => async (request, reply, crede
   if (unusable !== undefined) {
     return sendProblem(reply, problem('invalid_request', `"${unusable.header}" is ${unusable.why}, and without it the call would mean something else`, unusable.header))
   }
-  const submission = submissionOf(door, identified.claims, parsed.request, credential, exact)
+  const asked: Asked = { door, claims: identified.claims, chat: parsed.request, credential, exact }
   const answer = new Answer(door, reply, parsed.request)
-  const feed = new UpdateFeed(door.gateway.submit(submission), reply.raw, () => door.metrics.hungUp(answer.stage))
+  const choices = submitChoices(door.gateway, parsed.request.choices, (choice, first) => submissionOf(asked, choice, first))
+  const feed = new UpdateFeed(choices, reply.raw, () => door.metrics.hungUp(answer.stage))
   door.feeds.add(feed)
   try {
     return await (parsed.request.stream ? stream(answer, feed) : whole(answer, feed))
@@ -52,17 +53,23 @@ export const completions = (door: Door): Handler => async (request, reply, crede
 
 // ---------------------------------------------------------------- in
 
-function submissionOf(
-  door: Door, claims: Claims, chat: ChatRequest, credential: Credential, exact: boolean | null,
-): Submission {
+interface Asked {
+  readonly door: Door
+  readonly claims: Claims
+  readonly chat: ChatRequest
+  readonly credential: Credential
+  readonly exact: boolean | null
+}
+
+function submissionOf({ door, claims, chat, credential, exact }: Asked, choice: number, first: Arrived | null): Submission {
   const { call } = chat
-  const body = JSON.stringify(call)
+  const body = JSON.stringify(choice === 0 ? call : { ...call, choice })
   const exactResume = exact ?? credential.exactResume
   // The same words for another program or node, or under another epoch, are another call and not a retry.
-  const marks = [credential.tenant, claims.program, claims.session, claims.thread, claims.node, claims.epoch, chat.seed, exactResume]
+  const marks = [credential.tenant, claims.program, claims.session, claims.thread, claims.node, claims.epoch, chat.seed, exactResume, chat.choices]
   return {
     tenant: credential.tenant,
-    claims,
+    claims: claimsOf(claims, chat.choices, choice, first),
     model: call.model,
     body,
     digest: createHash('sha256').update(JSON.stringify(marks)).update(body).digest('hex'),
@@ -73,6 +80,14 @@ function submissionOf(
     priorityClass: credential.priorityClass,
     deadlineUs: deadlineOf(door, credential),
   }
+}
+
+/** The first choice is whose call the request says it is; the others are beside it, and the program's last call is the last of them. */
+function claimsOf(claims: Claims, choices: number, choice: number, first: Arrived | null): Claims {
+  const final = claims.final && choice === choices - 1
+  if (first === null) return { ...claims, final }
+  const { program, identity, call } = first
+  return { ...claims, program, identity, thread: null, node: null, parent: null, final, beside: call }
 }
 
 /** Null: not said. Undefined: said in a way that means neither. */
@@ -99,6 +114,10 @@ class Answer {
   head: ReplyHead | null = null
   /** Something of the call was shown, or could have been. */
   begun = false
+  readonly #calls = new Map<number, ReplyChoice>()
+  readonly #opened = new Set<number>()
+  /** Of the choices that have ended. */
+  readonly #ends = new Map<number, ReplyEnd>()
 
   constructor(door: Door, reply: FastifyReply, chat: ChatRequest) {
     this.door = door
@@ -117,7 +136,9 @@ class Answer {
     return this.begun ? Infinity : Math.max(0, this.#heldUntilMs - performance.now())
   }
 
-  arrived(update: Arrived): void {
+  arrived(index: number, update: Arrived): void {
+    this.#calls.set(index, { index, call: update.call })
+    if (index > 0) return
     this.head = {
       call: update.call,
       program: update.program,
@@ -131,7 +152,26 @@ class Answer {
     })
   }
 
-  done(update: Done): void {
+  /** True once for each choice: nothing of it was shown before. */
+  opens(index: number): boolean {
+    const opens = !this.#opened.has(index)
+    this.#opened.add(index)
+    return opens
+  }
+
+  choice(index: number): ReplyChoice {
+    return this.#calls.get(index) ?? { index, call: this.head?.call ?? '' }
+  }
+
+  /** The ends of all choices in their order, once this is the last of them. */
+  done(index: number, update: Done): readonly ReplyEnd[] | null {
+    this.#ends.set(index, update)
+    if (this.#ends.size < this.chat.choices) return null
+    return [...this.#ends].sort(([a], [b]) => a - b).map(([, end]) => end)
+  }
+
+  /** Before anything of the answer is sent; what is known of the first choice at its end. */
+  sayHow(update: Done): void {
     this.reply.headers({
       'x-program-queue-ms': String(Math.round(update.queuedUs / 1_000)),
       'x-kv-cached-tokens': String(update.cachedTokens),
@@ -142,7 +182,7 @@ class Answer {
   problemOf(step: FeedStep): Problem | null {
     switch (step.kind) {
       case 'update':
-        return this.#problemOfUpdate(step.update)
+        return this.#problemOfUpdate(step)
       case 'still':
         if (this.holdLeftMs > 0) return null
         return problem('queue_timeout', `nothing came for ${Math.round(this.door.limits.queueHoldMs / 1_000)} s`)
@@ -155,9 +195,11 @@ class Answer {
     }
   }
 
-  #problemOfUpdate(update: CallUpdate): Problem | null {
-    if (update.kind === 'refused' || update.kind === 'failed') return problemOf(update.code, update.why)
-    if (update.kind === 'arrived' || this.head !== null) return null
+  #problemOfUpdate({ choice, update }: { readonly choice: number; readonly update: CallUpdate }): Problem | null {
+    if (update.kind === 'refused' || update.kind === 'failed') {
+      return problemOf(update.code, this.chat.choices > 1 ? `choice ${choice} of ${this.chat.choices}: ${update.why}` : update.why)
+    }
+    if (update.kind === 'arrived' || this.#calls.has(choice)) return null
     return problem('internal', `"${update.kind}" came before the call had arrived`)
   }
 }
@@ -171,7 +213,7 @@ function giveUp(feed: UpdateFeed, step: FeedStep): void {
 }
 
 async function whole(answer: Answer, feed: UpdateFeed): Promise<unknown> {
-  const text = new ReplyText()
+  const texts = Array.from({ length: answer.chat.choices }, () => new ReplyText())
   for (;;) {
     const step = await feed.next(Math.min(answer.holdLeftMs, WAIT_MS_MAX))
     const fault = answer.problemOf(step)
@@ -182,17 +224,19 @@ async function whole(answer: Answer, feed: UpdateFeed): Promise<unknown> {
     // The socket is closed: what is sent reaches nobody, but lets fastify end the request.
     if (step.kind === 'gone') return answer.reply.send()
     if (step.kind !== 'update') continue
-    const { update } = step
-    if (update.kind === 'arrived') answer.arrived(update)
+    const { choice, update } = step
+    if (update.kind === 'arrived') answer.arrived(choice, update)
     if (update.kind === 'part') {
       answer.begun = true
-      text.add(update.part)
+      texts[choice]?.add(update.part)
     }
-    if (update.kind === 'done' && answer.head !== null) {
-      answer.begun = true
-      answer.done(update)
-      return answer.reply.send(text.completion(answer.head, update))
-    }
+    if (update.kind !== 'done' || answer.head === null) continue
+    answer.begun = true
+    if (choice === 0) answer.sayHow(update)
+    const ends = answer.done(choice, update)
+    if (ends === null) continue
+    const choices = ends.map((end, index) => texts[index]?.choice(answer.choice(index), end) ?? {})
+    return answer.reply.send(completion(answer.head, choices, ends))
   }
 }
 
@@ -214,25 +258,31 @@ async function stream(answer: Answer, feed: UpdateFeed): Promise<unknown> {
       return reply
     }
     if (step.kind === 'still') await sse.write(SSE_QUEUED)
-    else if (step.kind === 'update' && await show(answer, sse, step.update)) return reply
+    else if (step.kind === 'update' && await show(answer, sse, step.choice, step.update)) return reply
   }
 }
 
 /** True when that was the last of it. */
-async function show(answer: Answer, sse: SseReply, update: CallUpdate): Promise<boolean> {
-  if (update.kind === 'arrived') answer.arrived(update)
+async function show(answer: Answer, sse: SseReply, index: number, update: CallUpdate): Promise<boolean> {
+  if (update.kind === 'arrived') answer.arrived(index, update)
   const { head } = answer
   if (head === null || (update.kind !== 'part' && update.kind !== 'done')) return false
-  const role = answer.begun ? '' : sseData(roleChunk(head))
+  const choice = answer.choice(index)
+  const role = answer.opens(index) ? sseData(roleChunk(head, choice)) : ''
   answer.begun = true
   if (update.kind === 'part') {
     const before = performance.now()
-    await sse.write(role + sseData(partChunk(head, update.part)))
+    await sse.write(role + sseData(partChunk(head, choice, update.part)))
     answer.door.metrics.waitedForReader(performance.now() - before)
     return false
   }
-  if (!sse.isOpen) answer.done(update)
-  const usage = head.includeUsage ? sseData(usageChunk(head, update)) : ''
-  sse.end(`${role}${sseData(finishChunk(head, update))}${usage}${SSE_DONE}`)
+  if (!sse.isOpen && index === 0) answer.sayHow(update)
+  const finish = `${role}${sseData(finishChunk(head, choice, update))}`
+  const ends = answer.done(index, update)
+  if (ends === null) {
+    await sse.write(finish)
+    return false
+  }
+  sse.end(`${finish}${head.includeUsage ? sseData(usageChunk(head, ends)) : ''}${SSE_DONE}`)
   return true
 }

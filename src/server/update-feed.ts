@@ -5,10 +5,11 @@
  * asked for: a reader that is slow holds back its own call's updates and nothing else.
  */
 import type { ServerResponse } from 'node:http'
-import type { CallHandle, CallUpdate } from '../driver/gateway.ts'
+import type { CallUpdate } from '../driver/gateway.ts'
+import type { ChoicesHandle, ChoiceUpdate } from './choices.ts'
 
 export type FeedStep =
-  | { readonly kind: 'update'; readonly update: CallUpdate }
+  | { readonly kind: 'update'; readonly choice: number; readonly update: CallUpdate }
   /** Nothing came for the time that was given. */
   | { readonly kind: 'still' }
   /** The client is gone and the call was hung up. */
@@ -18,15 +19,15 @@ export type FeedStep =
   | { readonly kind: 'broken'; readonly why: string }
 
 export class UpdateFeed {
-  readonly #handle: CallHandle
-  readonly #iterator: AsyncIterator<CallUpdate>
-  #pending: Promise<IteratorResult<CallUpdate>> | null = null
+  readonly #handle: ChoicesHandle
+  readonly #iterator: AsyncIterator<ChoiceUpdate>
+  #pending: Promise<IteratorResult<ChoiceUpdate>> | null = null
   #wake: ((step: FeedStep) => void) | null = null
   /** Set once; every later wait gets it. */
   #over: FeedStep | null = null
 
   /** `left` is called once, if the client leaves before the response is complete. */
-  constructor(handle: CallHandle, response: ServerResponse, left: () => void) {
+  constructor(handle: ChoicesHandle, response: ServerResponse, left: () => void) {
     this.#handle = handle
     this.#iterator = handle.updates[Symbol.asyncIterator]()
     const close = (): void => {
@@ -65,11 +66,11 @@ export class UpdateFeed {
     this.#wake?.(this.#over)
   }
 
-  #arrived(settle: (step: FeedStep) => void, result: IteratorResult<CallUpdate>): void {
+  #arrived(settle: (step: FeedStep) => void, result: IteratorResult<ChoiceUpdate>): void {
     if (this.#wake !== settle) return
     this.#pending = null
     if (result.done === true) settle({ kind: 'broken', why: 'the call ended without a last word' })
-    else settle({ kind: 'update', update: result.value })
+    else settle({ kind: 'update', ...result.value })
   }
 
   #end(step: FeedStep): void {

@@ -133,6 +133,7 @@ class Hand {
       node: this.maybe(this.node), parents: this.pick() % 3 === 0 ? [this.node] : [],
       session: this.maybe(this.of(['s0', 's1', ...NONSENSE])), epoch: this.maybe(this.amount(1)), final: this.pick() % 5 === 0,
       toolResults: this.pick() % 2 === 0 ? [] : [this.toolCall()], kind: this.of(NONSENSE),
+      ...(this.pick() % 8 === 0 ? { beside: this.call } : {}),
     }
   }
 }

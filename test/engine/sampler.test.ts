@@ -5,7 +5,8 @@ import type { TokenGrammar } from '../../src/engine/sampler.ts'
 import type { Sampling } from '../../src/protocol/chat.ts'
 
 const sampler = new Sampler()
-const sampleToken: Sampler['sample'] = (...given) => sampler.sample(...given)
+const sampleToken = (logits: Float32Array, sampling: Sampling, seed: number, position: number, grammar: TokenGrammar | null, choice = 0): number | null =>
+  sampler.sample(logits, sampling, { seed, choice, position }, grammar)
 
 const plain: Sampling = { temperature: 1, topP: 1, topK: 0, minP: 0 }
 const row = (...logits: number[]): Float32Array => Float32Array.from(logits)
@@ -31,6 +32,14 @@ const softmax = (logits: readonly number[]): number[] => {
 
 test('temperature 0 takes the likeliest token, of equal ones the lowest id', () => {
   assert.equal(sampleToken(row(1, 3, 3, 2), { ...plain, temperature: 0 }, 1, 0, null), 1)
+})
+
+test('another choice of the same seed draws other tokens, and the same again', () => {
+  const logits = row(...Array.from({ length: 64 }, (_, i) => Math.sin(i)))
+  const drawn = (choice: number): (number | null)[] => Array.from({ length: 20 }, (_, position) => sampleToken(logits, plain, 42, position, null, choice))
+  const all = [0, 1, 2, 3, 4, 5, 6, 7].map(drawn)
+  assert.equal(new Set(all.map(String)).size, 8)
+  assert.deepEqual(drawn(3), all[3])
 })
 
 test('the same seed and position draw the same token, whatever was drawn before', () => {

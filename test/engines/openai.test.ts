@@ -99,6 +99,21 @@ test('what an answer is held to and how likely its tokens were go out and come b
   ])
 })
 
+test('each choice of a request goes out as a request of its own, with a seed of its own that is the same again', async () => {
+  const seeds: unknown[] = []
+  for (const choice of [undefined, 1, 2, 7, 1]) {
+    const stage = await opened((_, reply) => reply.stream().chunk({ content: 'a' }).chunk({}, 'stop').done())
+    start(stage, { ...chatCall('m', 'hello'), ...(choice === undefined ? {} : { choice }) })
+    await finished(stage)
+    const { seed, n } = stage.upstream.asked[0]?.body as Record<string, unknown>
+    assert.equal(n, undefined)
+    seeds.push(seed)
+  }
+  assert.equal(seeds[0], 77)
+  assert.equal(new Set(seeds).size, 4)
+  assert.equal(seeds[4], seeds[1])
+})
+
 test('text and tool calls come back as parts, with our ids, and usage as the upstream counts', async () => {
   const stage = await opened((_, reply) => {
     reply.stream().chunk({ role: 'assistant', content: null }).chunk({ reasoning_content: 'hm' }).chunk({ content: 'let me ' }).chunk({ content: 'look' })

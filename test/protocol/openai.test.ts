@@ -35,7 +35,7 @@ describe('a request', () => {
         tools: [{ name: 'search', description: 'looks', parameters: { type: 'object' } }], toolChoice: { name: 'search' },
         sampling: { temperature: 0.5, topP: 0.9, topK: 40, minP: 0.1 }, stop: ['a', 'b'], maxTokens: 5,
       },
-      stream: true, includeUsage: true, seed: 7, toolResults: [],
+      stream: true, includeUsage: true, choices: 1, seed: 7, toolResults: [],
     })
   })
 
@@ -120,6 +120,7 @@ describe('a wrong type', () => {
     [{ stop: Array.from({ length: 17 }, () => 'a') }, 'stop', /<=16/],
     [{ stop: '' }, 'stop', />=1/],
     [{ stream: 'yes' }, 'stream', /expected boolean/],
+    [{ n: 0 }, 'n', />=1/], [{ n: 9 }, 'n', /<=8/], [{ n: 1.5 }, 'n', /int/], [{ n: '2' }, 'n', /expected number/],
     [{ tools: [{ type: 'function' }] }, 'tools[0].function', /is missing/],
     [{ tools: [{ type: 'function', function: { name: 'a b' } }] }, 'tools[0].function.name', /letters/],
     [{ tools: [FUNCTION, FUNCTION] }, 'tools', /two tools are named "search"/],
@@ -135,7 +136,7 @@ describe('a wrong type', () => {
 
 describe('what is not supported and would change the result', () => {
   const cases: readonly [object, string][] = [
-    [{ n: 2 }, 'n'],
+    [{ best_of: 2 }, 'best_of'],
     [{ ignore_eos: true, grammar: 'root ::= "a"' }, 'ignore_eos'], [{ min_tokens: 4, tools: [FUNCTION], tool_choice: 'required' }, 'min_tokens'],
     [{ audio: {} }, 'audio'], [{ modalities: ['text', 'audio'] }, 'modalities'], [{ prediction: { type: 'content' } }, 'prediction'],
     [{ web_search_options: {} }, 'web_search_options'], [{ functions: [{ name: 'f' }] }, 'functions'], [{ function_call: { name: 'f' } }, 'function_call'],

@@ -227,7 +227,7 @@ describe('tokens', () => {
   test('what the vocabulary does not have, and more than one choice, are refused', async () => {
     await refused({ logit_bias: { 4_000_000: 1 } }, 'unknown_token', /4000000/)
     await refused({ stop_token_ids: [4_000_000] }, 'unknown_token', /4000000/)
-    await refused({ n: 2 }, 'unsupported_parameter', /"n"/)
+    for (const n of [0, 9, 1.5]) await refused({ n }, 'invalid_request', /"n"/)
     await refused({ min_tokens: 3, response_format: { type: 'json_object' } }, 'unsupported_parameter', /"min_tokens"/)
   })
 })

@@ -65,10 +65,10 @@ describe('a field', () => {
 
   test('that would change the result and is not supported is refused by name', async (t) => {
     const gateway = fakeGateway(answering('never'))
-    const reply = await post(appOf(t, gateway), chatBody({ n: 2 }))
+    const reply = await post(appOf(t, gateway), chatBody({ best_of: 2 }))
     assert.equal(reply.statusCode, 400)
-    assert.deepEqual([reply.json().error.code, reply.json().error.param], ['unsupported_parameter', 'n'])
-    assert.match(reply.json().error.message, /"n"/)
+    assert.deepEqual([reply.json().error.code, reply.json().error.param], ['unsupported_parameter', 'best_of'])
+    assert.match(reply.json().error.message, /"best_of"/)
     assert.equal(gateway.calls.length, 0)
   })
 
