@@ -170,7 +170,7 @@ function parse(template: ChatTemplate, pieces: readonly Uint8Array[], opened: bo
       tokenize: () => new Int32Array(), isEog: () => false, isControl: () => false,
       piece: (token) => pieces[token] ?? new Uint8Array(),
     },
-    stops: [], toolParsing: 'whole', toolFormat: toolUse.format, tools: TOOLS,
+    stops: [], callsTools: true, toolFormat: toolUse.format, tools: TOOLS,
     reasoning: reasoning === null ? null : { tags: reasoning, opened },
   })
   const parts = pieces.flatMap((_, token) => [...output.push(token).parts])

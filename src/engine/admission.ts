@@ -48,7 +48,7 @@ export function admit(host: AdmissionHost, start: StartRequest, preparedBytes: U
   if (wrong !== null) return refuse(wrong)
   const planned = planOf(start.body, host.template.toolUse.format)
   if (!planned.ok) return refuse(planned.why)
-  const { sampling, choice, tokenRules, topLogprobs, stops, toolParsing, toolFormat, tools, grammar: gbnf } = planned.plan
+  const { sampling, choice, tokenRules, topLogprobs, stops, callsTools, toolFormat, tools, grammar: gbnf } = planned.plan
   const grammar = gbnf === null ? null : readGrammar(host.grammars, gbnf)
   if (typeof grammar === 'string') return refuse(grammar)
 
@@ -64,7 +64,7 @@ export function admit(host: AdmissionHost, start: StartRequest, preparedBytes: U
   const wanted = planFrom(held)
   const plan = heldTokens(lane) > wanted.begin && !host.llama.info.trims ? planFrom(0) : wanted
   const output = new OutputPipeline({
-    tokenizer: host.llama, isEnd, stops, toolParsing, toolFormat, tools,
+    tokenizer: host.llama, isEnd, stops, callsTools, toolFormat, tools,
     reasoning: gbnf === null ? reasoningIn(host.template, read.text) : null,
   })
   const sequence = new Sequence({

@@ -7,7 +7,6 @@ import type { AnswerFormat, ChatCall, ChatMessage, ChatToolCall, Sampling, Token
 import { answerGrammar } from './grammar/answer-grammar.ts'
 import { GrammarError, SchemaError } from './grammar/schema-error.ts'
 import { toolCallGrammar } from './grammar/tool-call-grammar.ts'
-import type { ToolParsing } from './output.ts'
 import type { CallWriting, ToolFormat } from './tool-format/format.ts'
 import { hermes, hermesWriting } from './tool-format/hermes.ts'
 import { readTokenRules } from './token-rules.ts'
@@ -27,7 +26,8 @@ export interface CallPlan {
   readonly grammar: string | null
   /** The client wrote it. */
   readonly grammarIsOwn: boolean
-  readonly toolParsing: ToolParsing
+  /** What the model writes is searched for tool calls. */
+  readonly callsTools: boolean
   /** How calls are written that are held once the model opens one; null: none are. */
   readonly opened: CallWriting | null
   /** The form of the calls that are searched for. */
@@ -70,12 +70,12 @@ export function planCall(call: ChatCall, modelFormat: ToolFormat): CallPlan {
   const { tools, toolChoice, sampling, stop, maxTokens, format, tokenRules = null, topLogprobs = null, choice = 0 } = call
   const settled = { sampling, tokenRules, topLogprobs, choice, stops: stop, maxTokens, tools, toolFormat: modelFormat, opened: null, grammarIsOwn: format?.kind === 'grammar' }
   if (toolChoice === 'none' || (toolChoice === 'auto' && tools.length === 0)) {
-    return { ...settled, grammar: format === undefined ? null : answerGrammar(format, []), toolParsing: 'off' }
+    return { ...settled, grammar: format === undefined ? null : answerGrammar(format, []), callsTools: false }
   }
   // After calls that are held only the end may come.
   const mayEnd = tokenRules === null || (tokenRules.minTokens === 0 && !tokenRules.ignoreEos)
   if (toolChoice === 'auto' && format === undefined) {
-    return { ...settled, grammar: null, toolParsing: 'whole', opened: mayEnd ? modelFormat.writing : null }
+    return { ...settled, grammar: null, callsTools: true, opened: mayEnd ? modelFormat.writing : null }
   }
   // Arguments that are no JSON cannot be held: such a call is written in the form that most models have seen.
   const { writing, toolFormat } = modelFormat.writing === null
@@ -83,11 +83,11 @@ export function planCall(call: ChatCall, modelFormat: ToolFormat): CallPlan {
     : { writing: modelFormat.writing, toolFormat: modelFormat }
   if (toolChoice === 'auto') {
     const grammar = format === undefined ? null : answerGrammar(format, tools, writing)
-    return { ...settled, toolFormat, grammar, toolParsing: 'whole' }
+    return { ...settled, toolFormat, grammar, callsTools: true }
   }
   const forced = toolChoice === 'required' ? tools : tools.filter(({ name }) => name === toolChoice.name)
   if (forced.length === 0) throw new BodyError('a tool call is required, but no such tool is offered')
-  return { ...settled, toolFormat, grammar: toolCallGrammar(forced, writing), toolParsing: 'streamed' }
+  return { ...settled, toolFormat, grammar: toolCallGrammar(forced, writing), callsTools: true }
 }
 
 // ---------------------------------------------------------------- reading

@@ -23,13 +23,11 @@ import type { CommittedMessage, KeptOutput, Tokenizer } from './token-record.ts'
 import { ToolCallParser } from './tools.ts'
 import { Utf8Decoder } from './utf8.ts'
 
-/** `whole`: a call is shown when it is complete; `streamed`: as it comes, because a grammar holds it. */
-export type ToolParsing = 'off' | 'whole' | 'streamed'
-
 export interface OutputOptions {
   readonly tokenizer: Tokenizer
   readonly stops: readonly string[]
-  readonly toolParsing: ToolParsing
+  /** Tool calls are searched for. */
+  readonly callsTools: boolean
   /** Tokens that end the output; absent: the model's own. */
   readonly isEnd?: (token: number) => boolean
   readonly toolFormat?: ToolFormat
@@ -66,15 +64,14 @@ export class OutputPipeline {
   #cutAt: number | null = null
   #stopped = false
 
-  constructor({ tokenizer, isEnd, stops, toolParsing, toolFormat: format = hermes, tools = [], reasoning }: OutputOptions) {
+  constructor({ tokenizer, isEnd, stops, callsTools, toolFormat: format = hermes, tools = [], reasoning }: OutputOptions) {
     this.#tokenizer = tokenizer
     this.#isEnd = isEnd ?? ((token) => tokenizer.isEog(token))
     this.#stops = new StopSearch(stops)
     this.#reasoning = reasoning === undefined || reasoning === null
       ? null
       : new ReasoningParser(reasoning.tags, reasoning.opened)
-    const streamed = toolParsing === 'streamed'
-    this.#tools = toolParsing === 'off' ? null : new ToolCallParser({ format, streamed, tools })
+    this.#tools = callsTools ? new ToolCallParser({ format, tools }) : null
     const thinking = reasoning === undefined || reasoning === null ? [] : Object.values<string>({ ...reasoning.tags })
     this.#tags = new Set([...format.opens, ...format.tags, ...thinking])
   }

@@ -5,9 +5,12 @@
  * after calls; so what `writeMessage` writes of a parsed message is what the model wrote, where it wrote the form
  * exactly.
  *
- * T1 what is not a call stays text, every character of it. So a call that nothing forces is shown when its section is
- *    complete, all calls of the section or none; one that a grammar holds is shown as it comes, the name first.
- * T2 what is shown depends on the text alone, not on how it came in pieces.
+ * T1 what is not a call stays text, every character of it, once and in its place.
+ * T2 once an opening, the name of a tool that was offered and the opening of its arguments stand there, it is a call:
+ *    it is shown from there on as it comes, the name first. Where it goes on as none it ends there, and what its calls
+ *    did not show is text. A call of a name that was not offered is shown when its section is whole, or when a call of
+ *    its section was shown already and it is whole itself; till then it may be text.
+ * T3 what is shown depends on the text alone, not on how it came in pieces.
  */
 import type { ToolDefinition } from '../protocol/chat.ts'
 import type { WirePart } from '../protocol/engine.ts'
@@ -34,8 +37,6 @@ type Place = 'start' | 'text' | 'gap' | 'call' | 'over'
 
 interface ToolParserOptions {
   readonly format: ToolFormat
-  /** Show a call's arguments as they come. */
-  readonly streamed: boolean
   readonly tools: readonly ToolDefinition[]
 }
 
@@ -50,10 +51,12 @@ export class ToolCallParser {
   #open = ''
   #section: Section
   #reading: Reading
-  /** Calls of the present section. */
-  #found: { name: string; arguments: string }[] = []
-  /** Something of the present section was shown. */
-  #shown = false
+  /** Calls of the present section that are not shown yet. */
+  #waiting: { name: string; arguments: string }[] = []
+  /** The call under way is shown as it comes. */
+  #showing = false
+  /** Characters of the present section that its shown calls are made of, with all before them; null: none is shown. */
+  #shownTo: number | null = null
   readonly #calls: { name: string; arguments: string }[] = []
   #content = ''
   #parts: WirePart[] = []
@@ -171,8 +174,9 @@ export class ToolCallParser {
   // -------------------------------------------------------------- a section
 
   #newSection(): Section {
-    const { tools, streamed } = this.#options
-    return new Section(tools, streamed, (name, given) => this.#told(name, given))
+    return new Section(this.#options.tools, {
+      begun: (name) => this.#begun(name), added: (given) => this.#added(given), done: () => this.#done(),
+    })
   }
 
   #enter(opener: string, open: string, rest: string): string {
@@ -182,9 +186,10 @@ export class ToolCallParser {
     this.#held = ''
     this.#section = this.#newSection()
     this.#reading = this.#options.format.read(open, this.#section)
-    this.#found = []
-    this.#shown = false
-    return rest === '' ? '' : rest
+    this.#waiting = []
+    this.#showing = false
+    this.#shownTo = null
+    return rest
   }
 
   /** Reads on; what is left where the section is over. */
@@ -195,33 +200,52 @@ export class ToolCallParser {
       if (!(error instanceof NotACall)) throw error
       return this.#broken()
     }
-    if (!this.#options.streamed) for (const call of this.#found) this.#show(call.name, call.arguments)
+    this.#showWaiting()
     this.#place = 'gap'
     return this.#section.rest
   }
 
-  /** A call that was shown already cannot be taken back: it ends here, and what follows is text. */
+  /** A call that was shown cannot be taken back: it ends here. What no call has shown is text. */
   #broken(): string {
     this.#place = 'text'
-    if (this.#shown) {
-      this.#cutShort = this.#section.rest === ''
-      return this.#section.rest
-    }
-    this.#text(this.#opener)
-    this.#readAgainChars += this.#section.taken
+    const { taken, rest, text } = this.#section
+    const from = this.#shownTo ?? 0
+    this.#cutShort = this.#showing && rest === ''
+    if (this.#shownTo === null) this.#text(this.#opener)
+    this.#readAgainChars += taken - from
     if (this.#readAgainChars > READ_AGAIN_CHARS_MAX) this.#place = 'over'
-    return this.#section.text
+    return text.slice(from)
   }
 
-  #told(name: string | null, given: string): void {
-    if (name !== null) this.#found.push({ name, arguments: '' })
-    const call = this.#found.at(-1)
-    if (call !== undefined) call.arguments += given
-    if (this.#options.streamed) this.#show(name, given)
+  #begun(name: string): void {
+    this.#showing = this.#options.tools.some((tool) => tool.name === name)
+    if (!this.#showing) {
+      this.#waiting.push({ name, arguments: '' })
+      return
+    }
+    this.#showWaiting()
+    this.#show(name, '')
+  }
+
+  #added(given: string): void {
+    const waiting = this.#waiting.at(-1)
+    if (this.#showing) this.#show(null, given)
+    else if (waiting !== undefined) waiting.arguments += given
+  }
+
+  #done(): void {
+    if (this.#showing) this.#shownTo = this.#section.taken
+    this.#showing = false
+    if (this.#shownTo !== null) this.#showWaiting()
+  }
+
+  #showWaiting(): void {
+    for (const call of this.#waiting) this.#show(call.name, call.arguments)
+    this.#waiting = []
   }
 
   #show(name: string | null, given: string): void {
-    this.#shown = true
+    this.#shownTo = this.#section.taken
     if (name !== null) this.#calls.push({ name, arguments: '' })
     const call = this.#calls.at(-1)
     if (call !== undefined) call.arguments += given

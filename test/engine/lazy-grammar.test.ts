@@ -33,7 +33,7 @@ class Writer {
   readonly tokens: number[] = []
 
   constructor(tools: readonly ToolDefinition[] = TOOLS, stops: readonly string[] = []) {
-    this.output = new OutputPipeline({ tokenizer: llama, stops, toolParsing: 'whole', tools })
+    this.output = new OutputPipeline({ tokenizer: llama, stops, callsTools: true, tools })
     this.grammar = new LazyGrammar({
       make: () => {
         const gbnf = openedCallsGrammar(tools, hermesWriting)

@@ -72,7 +72,7 @@ interface Finished {
 function finish(
   prepared: Prepared, outputs: readonly number[], unfed = 1, stops: readonly string[] = [], parse = true,
 ): Finished {
-  const output = new OutputPipeline({ tokenizer: vocabulary, stops, toolParsing: parse ? 'whole' : 'off' })
+  const output = new OutputPipeline({ tokenizer: vocabulary, stops, callsTools: parse })
   let taken = 0
   let stopped = false
   while (!stopped && taken < outputs.length) stopped = output.push(outputs[taken++] ?? 0).stopped
@@ -413,10 +413,10 @@ describe('what cannot be measured', () => {
   test('the plan says how tools are read', () => {
     const plan = (more: Partial<ChatCall>) => measured(callOf(hello.messages, more)).plan
     const other = { ...find, name: 'other' }
-    assert.deepEqual([plan({}).toolParsing, plan({ tools: [find], toolChoice: 'none' }).toolParsing], ['off', 'off'])
-    assert.equal(plan({ tools: [find] }).toolParsing, 'whole')
+    assert.deepEqual([plan({}).callsTools, plan({ tools: [find], toolChoice: 'none' }).callsTools], [false, false])
+    assert.equal(plan({ tools: [find] }).callsTools, true)
     const forced = plan({ tools: [find, other], toolChoice: { name: 'other' } })
-    assert.equal(forced.toolParsing, 'streamed')
+    assert.equal(forced.callsTools, true)
     assert(forced.grammar?.includes('other') === true && !forced.grammar.includes('find'))
     assert(plan({ tools: [find, other], toolChoice: 'required' }).grammar?.includes('find') === true)
     const textOf = (toolChoice: ChatCall['toolChoice']): string => measured(callOf(hello.messages, { tools: [find], toolChoice })).prepared.text

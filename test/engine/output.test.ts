@@ -3,7 +3,7 @@ import { describe, test } from 'node:test'
 import fc from 'fast-check'
 import type { WirePart } from '../../src/protocol/engine.ts'
 import { OutputPipeline } from '../../src/engine/output.ts'
-import type { OutputEnd, OutputOptions, ToolParsing } from '../../src/engine/output.ts'
+import type { OutputEnd, OutputOptions } from '../../src/engine/output.ts'
 import { mistral } from '../../src/engine/tool-format/mistral.ts'
 import type { Tokenizer } from '../../src/engine/token-record.ts'
 import { CONTROL_X, EOT, IM_END, IM_START, VOCABULARY_SIZE, byteTokens, vocabulary } from './vocabulary.ts'
@@ -12,7 +12,7 @@ interface Run extends OutputEnd { readonly shown: readonly WirePart[]; readonly 
 
 /** Pushes until it stops; the first `silent` tokens are a replay whose parts nobody sees. */
 function run(tokens: readonly number[], options: Partial<OutputOptions> = {}, silent = 0): Run {
-  const output = new OutputPipeline({ tokenizer: vocabulary, stops: [], toolParsing: 'off', ...options })
+  const output = new OutputPipeline({ tokenizer: vocabulary, stops: [], callsTools: false, ...options })
   const shown: WirePart[] = []
   let taken = 0
   let stopped = false
@@ -37,7 +37,7 @@ const tokens = fc.array(fc.oneof(
   { weight: 4, arbitrary: texts.map((text) => [...vocabulary.tokenize(text, true)]) },
 ), { maxLength: 12 }).map((parts) => parts.flat())
 const stops = fc.array(fc.constantFrom('bc', 'abc', '世', '\n\n', 'el', '\ufffd', '</tool'), { maxLength: 2 })
-const toolParsing = fc.constantFrom<ToolParsing>('off', 'whole', 'streamed')
+const callsTools = fc.boolean()
 
 /** What tokens spell, control tokens nothing. */
 const spell = (kept: readonly number[]): string =>
@@ -46,8 +46,8 @@ const spell = (kept: readonly number[]): string =>
 
 describe('an output', () => {
   test('any replay in silence and the rest live shows what all of it live shows, from there on', () => {
-    fc.assert(fc.property(tokens, stops, toolParsing, fc.nat(40), (all, stopStrings, parsing, at) => {
-      const options = { stops: stopStrings, toolParsing: parsing }
+    fc.assert(fc.property(tokens, stops, callsTools, fc.nat(40), (all, stopStrings, parsing, at) => {
+      const options = { stops: stopStrings, callsTools: parsing }
       const { shown: _, taken, ...live } = run(all, options)
       const replayed = Math.min(at, taken)
       const { shown: rest, taken: __, ...resumed } = run(all, options, replayed)
@@ -59,13 +59,13 @@ describe('an output', () => {
   })
 
   test('what is shown is the message, with no half character in it', () => {
-    fc.assert(fc.property(tokens, stops, toolParsing, (all, stopStrings, parsing) => {
-      const end = run(all, { stops: stopStrings, toolParsing: parsing })
+    fc.assert(fc.property(tokens, stops, callsTools, (all, stopStrings, parsing) => {
+      const end = run(all, { stops: stopStrings, callsTools: parsing })
       assert.equal(textOf(end.shown), end.message.content)
       assert(end.shown.every((part) => part.kind === 'toolCall' || !/\p{Surrogate}/u.test(part.text)))
       const called = new Set(end.shown.flatMap((part) => part.kind === 'toolCall' ? [part.index] : []))
       assert.equal(end.message.toolCalls.length, called.size)
-      if (parsing === 'off') assert.equal(end.message.content, end.keptText)
+      if (!parsing) assert.equal(end.message.content, end.keptText)
     }), { numRuns: 2_000 })
   })
 
@@ -126,7 +126,7 @@ describe('the end of an output', () => {
       isControl: (token) => vocabulary.isControl(token),
     }
     const written = [CONTROL_X, ...byteTokens('{"name": "f", "arguments": {}}</tool_call>'), IM_END]
-    const end = run(written, { tokenizer: tagged, toolParsing: 'whole' })
+    const end = run(written, { tokenizer: tagged, callsTools: true })
     assert.deepEqual([end.toolCalls, end.finish, end.silent], [[{ name: 'f', arguments: '{}' }], 'tool_calls', []])
   })
 
@@ -142,24 +142,24 @@ describe('the end of an output', () => {
       const at = text.indexOf(tag)
       const written = [...byteTokens(text.slice(0, at)), CONTROL_X, ...byteTokens(text.slice(at + tag.length)), IM_END]
       const reasoning = { tags: { open: '<think>', close: '</think>' }, opened: false }
-      const end = run(written, { tokenizer: tagged, toolParsing: 'whole', toolFormat: mistral, reasoning })
+      const end = run(written, { tokenizer: tagged, callsTools: true, toolFormat: mistral, reasoning })
       assert.deepEqual(end.message, { content: 'b', reasoning: 'a', toolCalls: [{ name: 'f', arguments: '{}' }] }, tag)
     }
   })
 
   test('it ends in tool calls where it ended by itself with whole calls, and only there', () => {
-    const finish = (text: string, parsing: ToolParsing, options: Partial<OutputOptions> = {}): string =>
-      run([...vocabulary.tokenize(text, true)], { toolParsing: parsing, ...options }).finish
-    assert.equal(finish(`${call}<|im_end|>`, 'whole'), 'tool_calls')
-    assert.equal(finish(`${call}<|im_end|>`, 'streamed'), 'tool_calls')
-    assert.equal(finish(`${call}<|im_end|>`, 'off'), 'stop')
-    assert.equal(finish(call, 'whole'), 'length')
-    assert.equal(finish(call, 'streamed', { stops: ['"q"'] }), 'stop')
-    assert.equal(finish('none<|im_end|>', 'whole'), 'stop')
+    const finish = (text: string, parsing: boolean, options: Partial<OutputOptions> = {}): string =>
+      run([...vocabulary.tokenize(text, true)], { callsTools: parsing, ...options }).finish
+    const tools = [{ name: 'f', description: '', parameters: {} }]
+    assert.equal(finish(`${call}<|im_end|>`, true), 'tool_calls')
+    assert.equal(finish(`${call}<|im_end|>`, false), 'stop')
+    assert.equal(finish(call, true), 'length')
+    assert.equal(finish(call, true, { stops: ['"q"'], tools }), 'stop')
+    assert.equal(finish('none<|im_end|>', true), 'stop')
   })
 
   test('a token after the end is an error', () => {
-    const output = new OutputPipeline({ tokenizer: vocabulary, stops: [], toolParsing: 'off' })
+    const output = new OutputPipeline({ tokenizer: vocabulary, stops: [], callsTools: false })
     output.push(IM_END)
     assert.throws(() => output.push(97), /after the output had stopped/)
   })

@@ -3,7 +3,6 @@ import { test } from 'node:test'
 import fc from 'fast-check'
 import { Fed } from '../../src/engine/fed.ts'
 import { OutputPipeline } from '../../src/engine/output.ts'
-import type { ToolParsing } from '../../src/engine/output.ts'
 import { Plan } from '../../src/engine/plan.ts'
 import { Sampler } from '../../src/engine/sampler.ts'
 import { Sequence } from '../../src/engine/sequence.ts'
@@ -29,7 +28,7 @@ const tokenizer: Tokenizer = {
 
 const PROMPT = 5
 
-interface Script { readonly outputs: readonly number[]; readonly stops: readonly string[]; readonly toolParsing: ToolParsing; readonly maxTokens: number; readonly rules?: TokenRules; readonly topLogprobs?: number }
+interface Script { readonly outputs: readonly number[]; readonly stops: readonly string[]; readonly callsTools: boolean; readonly maxTokens: number; readonly rules?: TokenRules; readonly topLogprobs?: number }
 
 const oneHot = (token: number): Float32Array => Float32Array.from({ length: EOG + 1 }, (_, i) => i === token ? 9 : ((i * 7 + token) % 5) - 1)
 
@@ -49,7 +48,7 @@ function sequence(script: Script, forced: readonly number[], held: number): Sequ
     fed, plan, sampling: { temperature: 0, topP: 1, topK: 0, minP: 0 }, grammar: null, choice: 0, topLogprobs: script.topLogprobs ?? null,
     changes: script.rules === undefined ? null : new LogitChanges(script.rules, prompt, tokenizer.isEog), spell: (token) => tokenizer.piece(token, true),
     sampler: new Sampler(),
-    output: new OutputPipeline({ tokenizer, isEnd: isEnd(script), stops: script.stops, toolParsing: script.toolParsing }),
+    output: new OutputPipeline({ tokenizer, isEnd: isEnd(script), stops: script.stops, callsTools: script.callsTools }),
     prepared: { tokens: prompt, runs: [], text: '', silent: [], vocabulary: 'v', toolsDigest: '', history: [] },
     isEog: isEnd(script), contextTokens: 64, startedUs: 0,
   })
@@ -94,7 +93,7 @@ const shownBy = (parts: readonly WirePart[]): string => parts.map((part) => part
 const scripts: fc.Arbitrary<Script> = fc.record({
   outputs: fc.array(fc.nat(EOG), { maxLength: 24 }),
   stops: fc.constantFrom([], ['stop'], ['op'], ['€']),
-  toolParsing: fc.constantFrom('off' as const, 'whole' as const, 'streamed' as const),
+  callsTools: fc.boolean(),
   maxTokens: fc.integer({ min: 1, max: 24 }),
   rules: fc.record({
     presencePenalty: fc.constantFrom(0, 1.5, -2), frequencyPenalty: fc.constantFrom(0, 2, -0.5),
@@ -130,13 +129,13 @@ test('given the same logits, every interruption yields the same tokens, parts, s
 
 test('what was held back until the end is sent with the token that ended it', () => {
   const told: Told = { tokens: [], parts: [], end: null }
-  run({ outputs: [0, 2, EOG], stops: ['stop'], toolParsing: 'off', maxTokens: 9 }, [], 0, told, Infinity)
+  run({ outputs: [0, 2, EOG], stops: ['stop'], callsTools: false, maxTokens: 9 }, [], 0, told, Infinity)
   assert.deepEqual(told.tokens, [0, 2, EOG])
   assert.equal(shownBy(told.parts), ' ast')
 })
 
 test('the last token of a call is not fed', () => {
-  const running = sequence({ outputs: [], stops: [], toolParsing: 'off', maxTokens: 2 }, [], 0)
+  const running = sequence({ outputs: [], stops: [], callsTools: false, maxTokens: 2 }, [], 0)
   running.advance(4, 'prefilled')
   running.settle(null)
   running.advance(1, 'prefilled')

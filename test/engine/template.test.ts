@@ -64,7 +64,7 @@ describe('a chat template', () => {
       const text = textOf(template, [...before, message('assistant', content, called)], [find])
       assert(text.startsWith(prompt))
       const written = text.slice(prompt.length, text.indexOf('<|im_end|>', prompt.length))
-      const parser = new ToolCallParser({ format: template.toolUse.format, streamed: false, tools: [] })
+      const parser = new ToolCallParser({ format: template.toolUse.format, tools: [] })
       parser.push(written)
       parser.end()
       assert.deepEqual(parser.message, { content, toolCalls: called.map(([name, own]) => ({ name, arguments: own })) })

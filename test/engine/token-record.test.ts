@@ -87,7 +87,7 @@ describe('a record as it grows', () => {
 
   test('has what was fed as decoded, what was not fed as pending, and nothing that was cut', () => {
     const outputs = [...byteTokens('a€'), CONTROL_X, ...byteTokens('bSTOP')]
-    const output = new OutputPipeline({ tokenizer: vocabulary, stops: ['STOP'], toolParsing: 'off' })
+    const output = new OutputPipeline({ tokenizer: vocabulary, stops: ['STOP'], callsTools: false })
     for (const token of outputs) output.push(token)
     const kept = output.end('stop')
     const { history: before, silent: _, ...prompt } = sample()

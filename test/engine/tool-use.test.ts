@@ -50,7 +50,7 @@ describe('the form of tool calls', () => {
       const prompt = textOf(template, [say('user', 'hi')])
       const text = textOf(template, asked(calls(given)))
       const written = text.slice(messageBegin(prompt, text)).split('<|im_end|>')[0] ?? ''
-      const parser = new ToolCallParser({ format, streamed: false, tools: [find] })
+      const parser = new ToolCallParser({ format, tools: [find] })
       parser.push(written)
       parser.end()
       assert.deepEqual(parser.message, { content: '', toolCalls: [{ name: 'find', arguments: given }] }, written)

@@ -11,12 +11,15 @@ import type { CommittedMessage } from '../../src/engine/token-record.ts'
 
 interface Parsed { readonly message: ToolCallParser['message']; readonly parts: readonly WirePart[]; readonly cutShort: boolean }
 
-const hermesParser = (streamed: boolean): ToolCallParser => new ToolCallParser({ format: hermes, streamed, tools: [] })
+/** `h` is one that nobody offered. */
+const OFFERED = ['f', 'g', 'find'].map((name) => ({ name, description: '', parameters: {} }))
+
+const hermesParser = (tools = OFFERED): ToolCallParser => new ToolCallParser({ format: hermes, tools })
 
 const callsText = (content: string, calls: CommittedMessage['toolCalls']): string => writeMessage(hermes, content, calls)
 
-function parse(text: string, streamed = false, cuts: readonly number[] = []): Parsed {
-  const parser = hermesParser(streamed)
+function parse(text: string, cuts: readonly number[] = [], tools = OFFERED): Parsed {
+  const parser = hermesParser(tools)
   const borders = [...new Set([0, ...cuts.filter((cut) => cut < text.length), text.length])].sort((a, b) => a - b)
   const parts = borders.slice(1).flatMap((end, i) => parser.push(text.slice(borders[i], end)))
   parts.push(...parser.end())
@@ -59,7 +62,7 @@ const content = fc.string(
 const nearly = fc.array(fc.constantFrom(
   '<tool_call>', '</tool_call>', '\n', ' ', '{"name": "f", "arguments": {"a": 1}}', '{"name": "f", "arguments": ',
   '{"a": "}"}', '}', '{"arguments": {}, "name": "g"}', '{"name": "f"}', '<tool', '"', 'x', '{',
-  '{"name": "", "arguments": {}}', '{"name": 1, "arguments": {}}',
+  '{"name": "", "arguments": {}}', '{"name": 1, "arguments": {}}', '{"name": "h", "arguments": {"q": "x"}}', '{"q": "xx"}',
 ), { maxLength: 10 }).map((parts) => parts.join(''))
 
 const cutsOf = fc.array(fc.nat(120), { maxLength: 12 })
@@ -68,19 +71,20 @@ describe('tool calls in text', () => {
   test('what is written of a message is parsed to that message', () => {
     fc.assert(fc.property(content, calls, cutsOf, (text, toolCalls, cuts) => {
       const written = callsText(text, toolCalls)
-      const whole = parse(written, false, cuts)
+      const whole = parse(written, cuts)
       assert.deepEqual(whole.message, { content: text, toolCalls })
       assert.equal(callsText(whole.message.content, whole.message.toolCalls), written)
       assert(!whole.cutShort)
-      assert.deepEqual(parse(written, true, cuts).message, { content: text, toolCalls })
+      const offered = toolCalls.map(({ name }) => ({ name, description: '', parameters: {} }))
+      assert.deepEqual(parse(written, cuts, offered).message, { content: text, toolCalls })
     }), { numRuns: 1_000 })
   })
 
   test('what is shown depends on the text alone, whatever its pieces', () => {
     const texts = fc.oneof(nearly, fc.tuple(content, calls).map(([a, b]) => callsText(a, b)))
-    fc.assert(fc.property(texts, fc.boolean(), cutsOf, (text, streamed, cuts) => {
-      const once = parse(text, streamed)
-      const pieces = parse(text, streamed, cuts)
+    fc.assert(fc.property(texts, cutsOf, (text, cuts) => {
+      const once = parse(text)
+      const pieces = parse(text, cuts)
       assert.deepEqual(pieces.message, once.message)
       assert.deepEqual(assembled(pieces.parts), once.message)
       assert.deepEqual(assembled(once.parts), once.message)
@@ -91,9 +95,9 @@ describe('tool calls in text', () => {
     const text = callsText(
       'I look.', [{ name: 'find', arguments: '{"q": "a </tool_call> \\"b\\""}' }, { name: 'g', arguments: '{}' }],
     )
-    const end = parse(text, true).message
+    const end = parse(text).message
     for (let cut = 0; cut <= text.length; cut++) {
-      const parser = hermesParser(true)
+      const parser = hermesParser()
       const shown = assembled(parser.push(text.slice(0, cut)))
       assert(end.content.startsWith(shown.content))
       for (const [i, call] of shown.toolCalls.entries()) {
@@ -105,18 +109,37 @@ describe('tool calls in text', () => {
 })
 
 describe('what is nearly a call', () => {
+  test('no character is swallowed or said twice, whatever becomes of a call', () => {
+    // No mark of the form has an x.
+    const ofX = (text: string): number => text.split('x').length - 1
+    fc.assert(fc.property(nearly, cutsOf, (text, cuts) => {
+      const { content: said, toolCalls } = parse(text, cuts).message
+      assert.equal(ofX(said) + toolCalls.reduce((sum, call) => sum + ofX(call.arguments), 0), ofX(text), text)
+    }), { numRuns: 5_000 })
+  })
+
   test('what is not a call stays text, every character of it', () => {
     for (const text of [
       '<tool_call>', '<tool_call>x</tool_call>', '<tool_call>\n{"name": "f"}\n</tool_call>',
       '<tool_call>{"name": "f", "arguments": [1]}</tool_call>',
-      '<tool_call>\n{"name": "f", "arguments": {"a": tru}}\n</tool_call>',
-      'a\n<tool_call>\n{"name": "f", "arguments": {}} and more',
+      '<tool_call>\n{"name": "h", "arguments": {"a": tru}}\n</tool_call>',
+      'a\n<tool_call>\n{"name": "h", "arguments": {}} and more',
       '<tool_call>\n{"name": 1, "arguments": {}}\n</tool_call>', '\n<tool_ca', '</tool_call>',
-      '<tool_call>{"name": "f", "argum',
+      '<tool_call>{"name": "f", "argum', '<tool_call>{"name": "h", "arguments": {"a": 1',
       '<tool_call>{"name": "f", "name": "g", "arguments": {}}</tool_call>',
     ]) {
       assert.deepEqual(parse(text).message, { content: text, toolCalls: [] }, text)
     }
+  })
+
+  test('a call that was shown ends where it goes on as none, and what comes then is text', () => {
+    const begun = '<tool_call>\n{"name": "f", "arguments": {"a": '
+    const { message, cutShort } = parse(`so\n${begun}tru} and <tool_call>{"name": "g", "arguments": {}}</tool_call>`)
+    assert.deepEqual(message, { content: 'so} and ', toolCalls: [{ name: 'f', arguments: '{"a": tru' }, { name: 'g', arguments: '{}' }] })
+    assert(!cutShort)
+    const whole = parse(`${begun}1}} and more`).message
+    assert.deepEqual(whole, { content: ' and more', toolCalls: [{ name: 'f', arguments: '{"a": 1}' }] })
+    assert.deepEqual(parse(`${begun}1}, "b`).message, { content: ', "b', toolCalls: [{ name: 'f', arguments: '{"a": 1}' }] })
   })
 
   test('a call inside what is not a call is found', () => {
@@ -143,7 +166,7 @@ describe('what is nearly a call', () => {
 
   test('that begins again and again and never ends is read again only so often, and then is text', () => {
     const again = (text: string): ToolCallParser['message'] => {
-      const parser = new ToolCallParser({ format: qwenCoder, streamed: false, tools: [] })
+      const parser = new ToolCallParser({ format: qwenCoder, tools: [] })
       parser.push(text)
       parser.end()
       return parser.message
@@ -155,17 +178,25 @@ describe('what is nearly a call', () => {
     assert.equal(again(`${'<function=f>x'.repeat(4_000)}${call}`).toolCalls.length, 1, 'what breaks at once costs nothing')
   })
 
-  test('a held call that is cut stays a call, and says that it was cut', () => {
-    const { message, cutShort } = parse('<tool_call>\n{"name": "f", "arguments": {"a": "bc', true)
+  test('a call that is cut stays a call, and says that it was cut', () => {
+    const { message, cutShort } = parse('<tool_call>\n{"name": "f", "arguments": {"a": "bc')
     assert.deepEqual(message.toolCalls, [{ name: 'f', arguments: '{"a": "bc' }])
     assert(cutShort)
-    assert.deepEqual(parse('<tool_call>\n{"name": "f', true).message.toolCalls, [])
+    assert.deepEqual(parse('<tool_call>\n{"name": "f').message.toolCalls, [])
   })
 
-  test('a call that nothing holds is shown only when it is whole', () => {
-    const parser = hermesParser(false)
-    const call = '<tool_call>\n{"name": "f", "arguments": {"a": 1}}\n</tool_call>'
-    for (const unit of call.slice(0, -1)) assert.deepEqual(parser.push(unit), [])
-    assert.deepEqual(parser.push('>'), [{ kind: 'toolCall', index: 0, name: 'f', arguments: '{"a": 1}' }])
+  test('a call of a tool that was offered is shown from its arguments on, another when it is whole', () => {
+    const parts = (name: string): WirePart[][] => {
+      const parser = hermesParser()
+      return [...`<tool_call>\n{"name": "${name}", "arguments": {"a": 1}}\n</tool_call>`].map((unit) => parser.push(unit))
+    }
+    const offered = parts('f')
+    const opening = '<tool_call>\n{"name": "f", "arguments": {'.length
+    assert(offered.slice(0, opening - 1).every((shown) => shown.length === 0))
+    assert.deepEqual(offered[opening - 1], [{ kind: 'toolCall', index: 0, name: 'f', arguments: '{' }])
+    assert.deepEqual(offered.slice(opening).flat().map((part) => part.kind === 'toolCall' ? part.arguments : ''), [...'"a": 1}'])
+    const other = parts('h')
+    assert(other.slice(0, -1).every((shown) => shown.length === 0))
+    assert.deepEqual(other.at(-1), [{ kind: 'toolCall', index: 0, name: 'h', arguments: '{"a": 1}' }])
   })
 })

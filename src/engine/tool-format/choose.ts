@@ -139,7 +139,7 @@ function readMessage(
 ): Pick<CommittedMessage, 'toolCalls'> {
   const thinking = reasoning === null ? null : new ReasoningParser(reasoning.tags, reasoning.opened)
   const said = thinking === null ? text : thinking.push(text).text + thinking.end().text
-  const parser = new ToolCallParser({ format, streamed: false, tools: [TOOL] })
+  const parser = new ToolCallParser({ format, tools: [TOOL] })
   parser.push(said)
   parser.end()
   return parser.message

@@ -53,32 +53,39 @@ export function writeMessage({ lead, writing }: ToolFormat, content: string, cal
 
 // ---------------------------------------------------------------- what a reader works on
 
+/** Who is told of the calls of a section, as they come. */
+interface CallListener {
+  begun(name: string): void
+  added(given: string): void
+  done(): void
+}
+
 /** One section: its text as it comes, and the calls found in it. */
 export class Section {
   readonly tools: readonly ToolDefinition[]
-  /** Tell a call as it comes; else when it is whole. */
-  readonly streamed: boolean
-  readonly #tell: (name: string | null, given: string) => void
+  readonly #told: CallListener
   #text = ''
   #at = 0
   #ended = false
 
-  constructor(
-    tools: readonly ToolDefinition[], streamed: boolean, tell: (name: string | null, given: string) => void,
-  ) {
+  constructor(tools: readonly ToolDefinition[], told: CallListener) {
     this.tools = tools
-    this.streamed = streamed
-    this.#tell = tell
+    this.#told = told
   }
 
-  /** A call begins. */
+  /** A call begins: its name and what opens its arguments are taken. */
   begin(name: string): void {
-    this.#tell(name, '')
+    this.#told.begun(name)
   }
 
-  /** Another piece of its arguments, as JSON text. */
+  /** Another piece of its arguments, as JSON text; what spells it is taken. */
   add(given: string): void {
-    if (given !== '') this.#tell(null, given)
+    if (given !== '') this.#told.added(given)
+  }
+
+  /** The call is whole. */
+  done(): void {
+    this.#told.done()
   }
 
   push(text: string): void {
@@ -159,6 +166,22 @@ export class Section {
         throw new NotACall()
       }
       this.#at = Math.max(begin, this.#text.length - longest + 1)
+      yield
+    }
+  }
+
+  /** The text up to `mark`, told in pieces as it comes; the mark is taken too. Longer than `charsMax` is no call. */
+  *pieces(mark: string, charsMax: number, tell: (piece: string) => void): Reading {
+    const begin = this.#at
+    for (;;) {
+      const from = this.#at
+      const first = this.#first([mark])
+      const at = Math.max(from, first.at)
+      if (at - begin > charsMax) throw new NotACall()
+      this.#at = first.mark === null ? at : at + mark.length
+      tell(this.#text.slice(from, at))
+      if (first.mark !== null) return
+      if (this.#ended) throw new NotACall()
       yield
     }
   }

@@ -3,7 +3,7 @@
  *
  *   <tool_call>x\n<arg_key>city</arg_key>\n<arg_value>Ulm</arg_value>\n</tool_call>
  */
-import { NAME_CHARS_MAX, NotACall, VALUE_CHARS_MAX } from './format.ts'
+import { NAME_CHARS_MAX, NotACall } from './format.ts'
 import type { ToolFormat } from './format.ts'
 import { ValueArguments } from './values.ts'
 
@@ -31,7 +31,7 @@ export const glm: ToolFormat = {
       const key = (yield* section.until(['</arg_key>'], NAME_CHARS_MAX)).text
       yield* section.space()
       yield* section.must('<arg_value>')
-      given.add(key, (yield* section.until(['</arg_value>'], VALUE_CHARS_MAX)).text)
+      yield* given.read(key, '</arg_value>')
     }
     given.end()
     if (mark !== CLOSE) yield* section.close(CLOSE)

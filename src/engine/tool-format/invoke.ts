@@ -4,7 +4,7 @@
  *   <minimax:tool_call>\n<invoke name="x">\n<parameter name="city">Ulm</parameter>\n</invoke>\n</minimax:tool_call>
  *   <｜DSML｜tool_calls>\n<｜DSML｜invoke name="x">\n<｜DSML｜parameter name="city" string="true">Ulm</｜DSML｜parameter>...
  */
-import { NAME_CHARS_MAX, NotACall, VALUE_CHARS_MAX } from './format.ts'
+import { NAME_CHARS_MAX, NotACall } from './format.ts'
 import type { Reading, Section, ToolFormat } from './format.ts'
 import { ValueArguments } from './values.ts'
 
@@ -38,8 +38,8 @@ function* readInvoke(section: Section, prefix: string): Reading {
     if (!(yield* section.found(`<${prefix}parameter name="`))) break
     const key = (yield* section.until(['"'], NAME_CHARS_MAX)).text
     const said = (yield* section.until(['>'], NAME_CHARS_MAX)).text
-    const { text } = yield* section.until([`</${prefix}parameter>`], VALUE_CHARS_MAX)
-    given.add(key, text, said.includes('string="true"') || (said.includes('string="false"') ? false : null))
+    const isText = said.includes('string="true"') || (said.includes('string="false"') ? false : null)
+    yield* given.read(key, `</${prefix}parameter>`, isText)
   }
   yield* section.must(`</${prefix}invoke>`)
   given.end()

@@ -57,9 +57,10 @@ class JsonCall {
     if (state === 'bad') throw new NotACall()
     this.#text += unit
     if (this.#scanner.members.length > this.#members) this.#beginMember()
-    if (this.#section.streamed) this.#stream()
-    if (state === 'done') this.#end()
+    if (state === 'done') this.#check()
     this.#section.take()
+    this.#tell()
+    if (state === 'done') this.#section.done()
     return state === 'done'
   }
 
@@ -72,16 +73,13 @@ class JsonCall {
     if (![name, ...given, ...others].includes(key)) throw new NotACall()
   }
 
-  #end(): void {
-    const name = this.#name()
-    const given = this.#arguments()
-    if (name === null || given === null || given.valueEnd === null) throw new NotACall()
-    if (this.#told !== null) return
-    this.#section.begin(name)
-    this.#section.add(this.#text.slice(given.valueBegin, given.valueEnd))
+  /** It is an object; is it a call? */
+  #check(): void {
+    if (this.#name() === null || this.#arguments()?.valueEnd === null || this.#arguments() === null) throw new NotACall()
   }
 
-  #stream(): void {
+  /** What came of the arguments, once the name is known. */
+  #tell(): void {
     const given = this.#arguments()
     if (given === null) return
     const told = this.#told ?? 0

@@ -5,18 +5,13 @@ import type { Reading, Section } from './format.ts'
 
 export function* readJsonObject(section: Section, name: string): Reading {
   const scanner = new JsonScanner()
-  let text = ''
-  for (;;) {
+  for (let state = scanner.state, begun = false; state === 'open'; begun = true) {
     const unit = yield* section.peek()
-    const state = unit === '' ? 'bad' : scanner.push(unit)
+    state = unit === '' ? 'bad' : scanner.push(unit)
     if (state === 'bad') throw new NotACall()
-    if (text === '' && section.streamed) section.begin(name)
-    text += unit
-    if (section.streamed) section.add(unit)
     section.take()
-    if (state === 'done') break
+    if (!begun) section.begin(name)
+    section.add(unit)
   }
-  if (section.streamed) return
-  section.begin(name)
-  section.add(text)
+  section.done()
 }

@@ -4,7 +4,7 @@
  *
  *   <tool_call>\n<function=x>\n<parameter=city>\nUlm\n</parameter>\n</function>\n</tool_call>
  */
-import { NAME_CHARS_MAX, NotACall, VALUE_CHARS_MAX } from './format.ts'
+import { NAME_CHARS_MAX, NotACall } from './format.ts'
 import type { ToolFormat } from './format.ts'
 import { ValueArguments } from './values.ts'
 
@@ -31,8 +31,7 @@ export const qwenCoder: ToolFormat = {
       yield* section.space()
       if (!(yield* section.found('<parameter='))) break
       const key = (yield* section.until(['>'], NAME_CHARS_MAX)).text.trim()
-      const { text } = yield* section.until(['</parameter>'], VALUE_CHARS_MAX)
-      given.add(key, withoutBreaks(text))
+      yield* given.read(key, '</parameter>', null, true)
     }
     yield* section.must('</function>')
     given.end()
@@ -41,6 +40,3 @@ export const qwenCoder: ToolFormat = {
     yield* section.close(CLOSE)
   },
 }
-
-/** Without one line break at each end. */
-const withoutBreaks = (text: string): string => text.replace(/^\n/, '').replace(/\n$/, '')

@@ -125,7 +125,7 @@ describe('a grammar over tokens', () => {
     let whole = 0
     fc.assert(fc.property(fc.infiniteStream(fc.nat()), (stream) => {
       const grammar = grammars.begin(toolCallGrammar([tool(schema)]))
-      const output = new OutputPipeline({ tokenizer: vocabulary, stops: [], toolParsing: 'streamed' })
+      const output = new OutputPipeline({ tokenizer: vocabulary, stops: [], callsTools: true })
       for (let tokens = 0, stopped = false; !stopped && tokens < 600; tokens++) {
         const open = allowed(grammar)
         // Brackets and quotes first now and then, so that it ends.

@@ -39,7 +39,7 @@ describe('the grammar of a forced call', () => {
       const grammar = grammarOf(schema)
       for (let draws = 0; draws < 5; draws++) {
         const text = grammar.draw((below) => (stream.next().value ?? 0) % below)
-        const parser = new ToolCallParser({ format: hermes, streamed: false, tools: [] })
+        const parser = new ToolCallParser({ format: hermes, tools: [] })
         assert.deepEqual(parser.push(text).map(({ kind }) => kind), ['toolCall'], text)
         const [call] = parser.message.toolCalls
         assert(call !== undefined)
