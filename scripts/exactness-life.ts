@@ -38,8 +38,6 @@ export interface Schedule {
   readonly plain?: boolean
   /** Decode rows of company ride in the batches of the prefill. */
   readonly mixed?: boolean
-  /** A second row in every batch where company gives none, in a lane that nobody owns. */
-  readonly filler?: boolean
 }
 
 export interface Script {
@@ -184,10 +182,6 @@ class Feeder {
 
   async #step(token: number): Promise<void> {
     const rows: Row[] = [{ token, position: this.#position, lane: this.lane, logits: true }, ...this.#companyRows()]
-    if (this.#schedule.filler === true && rows.length === 1) {
-      const lane = this.lane + 1 < this.#llama.info.lanes ? this.lane + 1 : this.lane - 1
-      rows.push({ token: 0, position: this.#llama.laneUsed(lane), lane, logits: true })
-    }
     await this.#feed(rows)
     this.#read(1)
     this.tokens.push(token)

@@ -5,7 +5,7 @@
  *     --tokens N          of the prompt (300)
  *     --threads N         (2)
  *     --plain-weights     weights not repacked
- *     --filler            a second row in every batch of decodes
+ *     --rows N            of a lane in a batch: 1 as they come, 2 at least two, 4 a multiple of four (1)
  *     --flash-attention   on in every schedule
  *     --library DIR       of the shared libraries; one with a single ggml-cpu variant shows that kernel
  *     --chunk N           the largest chunk of a prefill (512)
@@ -21,6 +21,7 @@ import { parseArgs } from 'node:util'
 import { imageKey, readImage, writeImage } from '../src/engine/kv-image.ts'
 import { Llama } from '../src/engine/llama/llama.ts'
 import type { LlamaOptions } from '../src/engine/llama/llama.ts'
+import { ROW_UNITS, type RowUnit } from '../src/engine/llama/padding.ts'
 import { writeTinyGguf } from '../src/models/tiny-gguf.ts'
 import { CHUNK, live } from './exactness-life.ts'
 import type { Life, Schedule, Script } from './exactness-life.ts'
@@ -95,7 +96,7 @@ async function main(): Promise<void> {
   const { values } = parseArgs({
     options: {
       model: { type: 'string' }, tokens: { type: 'string', default: '300' }, threads: { type: 'string', default: '2' },
-      'plain-weights': { type: 'boolean', default: false }, filler: { type: 'boolean', default: false },
+      'plain-weights': { type: 'boolean', default: false }, rows: { type: 'string', default: '1' },
       'flash-attention': { type: 'boolean', default: false }, chunk: { type: 'string', default: '512' },
       library: { type: 'string' }, json: { type: 'boolean', default: false },
     },
@@ -106,7 +107,7 @@ async function main(): Promise<void> {
     if (values.model === undefined) writeTinyGguf(tiny)
     const report = await measure({
       modelPath: values.model ?? tiny, folder, promptTokens: Number(values.tokens), threads: Number(values.threads),
-      extraBuffers: !values['plain-weights'], filler: values.filler, flashAttention: values['flash-attention'],
+      extraBuffers: !values['plain-weights'], rowUnit: rowUnitOf(values.rows), flashAttention: values['flash-attention'],
       chunkMax: Number(values.chunk), libraryDir: values.library ?? null,
     })
     process.stdout.write(values.json ? `${JSON.stringify(report, null, 2)}\n` : table(report))
@@ -114,6 +115,12 @@ async function main(): Promise<void> {
   } finally {
     rmSync(folder, { recursive: true, force: true })
   }
+}
+
+function rowUnitOf(given: string): RowUnit {
+  const found = ROW_UNITS.find((unit) => String(unit) === given)
+  if (found !== undefined) return found
+  throw new Error(`--rows is ${given}; it must be one of ${ROW_UNITS.join(', ')}`)
 }
 
 interface Report {
@@ -133,8 +140,7 @@ interface Plan {
   readonly threads: number
   readonly extraBuffers: boolean
   readonly flashAttention: boolean
-  /** A second row in every batch of decodes. */
-  readonly filler: boolean
+  readonly rowUnit: RowUnit
   /** The largest chunk of a prefill. */
   readonly chunkMax: number
   readonly libraryDir: string | null
@@ -148,7 +154,7 @@ export async function measure(plan: Plan): Promise<Report> {
   const longTokens = Math.max(LONG_COMPANY_TOKENS, plan.promptTokens + GIVEN_TOKENS + 2 * DECODES + 1)
   const settings: Settings = {
     lanes: 8, laneTokens: longTokens + 256, batchTokens: 512, threads: plan.threads,
-    flashAttention: plan.flashAttention, extraBuffers: plan.extraBuffers,
+    flashAttention: plan.flashAttention, extraBuffers: plan.extraBuffers, rowUnit: plan.rowUnit,
   }
   const digest = createHash('sha256').update(readFileSync(plan.modelPath)).digest('hex')
   const load = (change: Partial<Settings>): Llama => (
@@ -180,7 +186,7 @@ export async function measure(plan: Plan): Promise<Report> {
 }
 
 const fill = (plan: Plan, schedule: Schedule): Schedule => (
-  { chunk: Math.min(CHUNK, plan.chunkMax), filler: plan.filler, ...schedule })
+  { chunk: Math.min(CHUNK, plan.chunkMax), ...schedule })
 
 /** The decoded tokens of a life, which are all that is not given. */
 const known = (life: Life, script: Script): number[] => {
@@ -272,7 +278,7 @@ function table(report: Report): string {
   return [
     `model ${report.model}, ${report.library}, kernel ${report.cpuKernel}, `
       + `${settings.lanes} lanes of ${settings.laneTokens}, `
-      + `${settings.threads} threads, weights ${settings.extraBuffers ? 'repacked' : 'plain'}, `
+      + `${settings.threads} threads, weights ${settings.extraBuffers ? 'repacked' : 'plain'}, rows ${settings.rowUnit ?? 1}, `
       + `flash attention ${settings.flashAttention ? 'on' : 'off'}, a life of ${report.tokens} tokens`,
     '',
     `${'schedule'.padEnd(width)}  rows same   largest  KV       logits            verdict`,

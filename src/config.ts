@@ -80,6 +80,8 @@ const embedded = z.strictObject({
   flashAttention: z.boolean().default(false),
   /** Weights repacked for the CPU: faster, and for some quantisations not exact. */
   extraBuffers: z.boolean().default(true),
+  /** Rows of a lane in a batch: as they come, at least two, or a multiple of four. Slower, and for some quantisations needed to be exact. */
+  rowUnit: z.literal([1, 2, 4]).default(1),
   /** How weights come into memory: the library's choice, mapped from the file, mapped and locked there, or read whole. */
   load: z.enum(['auto', 'map', 'lock', 'read']).default('auto'),
   /** How K and V are kept. In blocks (all but the first three) they take less memory; V in blocks needs flash attention. */

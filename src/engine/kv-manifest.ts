@@ -67,7 +67,8 @@ const PLANE_MAX = 1 << 20
  */
 export function imageKey(info: LlamaInfo, modelDigest: string): string {
   return ['kv1', modelDigest, info.library, info.cpuKernel, info.flashAttention ? 'fa' : 'nofa',
-    info.extraBuffers ? 'repacked' : 'plain', info.kvLayout, ...(info.gpu === null ? [] : [info.gpu])].join('/')
+    info.extraBuffers ? 'repacked' : 'plain', info.kvLayout, ...(info.gpu === null ? [] : [info.gpu]),
+    ...(info.rowUnit === 1 ? [] : [`rows${info.rowUnit}`])].join('/')
 }
 
 export const hex32 = (value: number): string => value.toString(16).padStart(8, '0')

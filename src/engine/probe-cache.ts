@@ -1,9 +1,11 @@
 /**
  * Owns the file that remembers what probes found, by what they depend on: the model, the library, the CPU's kernel and
- * the settings. A file that cannot be read is as good as none; one that cannot be written is said on stderr.
+ * the settings; and how fast the settings were, where that was asked. A file that cannot be read is as good as none; one that cannot be written is said on stderr.
  */
 import { readFileSync, renameSync, writeFileSync } from 'node:fs'
+import type { WireWeight } from '../protocol/engine.ts'
 import type { Llama } from './llama/llama.ts'
+import { paddingMax } from './llama/padding.ts'
 import type { Exact } from './probe.ts'
 
 /** Grows when the probe asks more. */
@@ -20,17 +22,21 @@ export class ProbeCache {
     this.#key = [
       `probe${PROBE_VERSION}`, modelDigest, info.library, info.cpuKernel, info.kvLayout,
       info.flashAttention ? 'fa' : 'nofa', info.extraBuffers ? 'repacked' : 'plain',
-      info.lanes, info.laneTokens, chunkTokens, threads, info.kvTypes, info.gpu ?? 'cpu',
+      info.lanes, info.laneTokens + paddingMax(info.rowUnit), chunkTokens, threads, info.kvTypes, info.gpu ?? 'cpu',
+      ...(info.rowUnit === 1 ? [] : [`rows${info.rowUnit}`]),
     ].join('/')
   }
 
   read(): Exact | null {
-    return this.#answers().find(([key]) => key === this.#key)?.[1] ?? null
+    const found = this.#answers().find(([key]) => key === this.#key)?.[1]
+    return found === undefined ? null : { answer: found.answer, because: found.because }
   }
 
-  write(exact: Exact): void {
+  /** With speeds where the settings were weighed. */
+  write(exact: Exact | WireWeight): void {
     const others = this.#answers().filter(([key]) => key !== this.#key)
-    const answers = [...others, [this.#key, exact]].slice(-ANSWERS_MAX)
+    const answer = 'exact' in exact ? { ...exact.exact, prefillTokensPerS: exact.prefillTokensPerS, decodeTokensPerS: exact.decodeTokensPerS } : exact
+    const answers = [...others, [this.#key, answer]].slice(-ANSWERS_MAX)
     const partial = `${this.#path}.${process.pid}.partial`
     try {
       writeFileSync(partial, `${JSON.stringify({ answers }, null, 2)}\n`)

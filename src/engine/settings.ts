@@ -7,6 +7,7 @@ import { KV_TYPES } from './llama/kv-type.ts'
 import type { KvType } from './llama/kv-type.ts'
 import { LOAD_MODES } from './llama/layout.ts'
 import type { LoadMode } from './llama/layout.ts'
+import { ROW_UNITS, type RowUnit } from './llama/padding.ts'
 import { CHUNK_TOKENS_MIN } from './plan.ts'
 
 export interface Settings {
@@ -20,6 +21,7 @@ export interface Settings {
   readonly chunkTokens: number
   readonly flashAttention: boolean
   readonly extraBuffers: boolean
+  readonly rowUnit: RowUnit
   readonly load: LoadMode
   readonly kvTypeK: KvType
   readonly kvTypeV: KvType
@@ -32,6 +34,8 @@ export interface Settings {
   readonly probe: boolean
   /** Says what the model is on stdout and ends. */
   readonly describe: boolean
+  /** Says on stdout whether it is exact, and how fast, and ends. */
+  readonly weigh: boolean
 }
 
 export class SettingsError extends Error {}
@@ -61,7 +65,7 @@ export function readSettings(argv: readonly string[]): Settings {
     throw new SettingsError(`--${name} is ${given[name]}; it must be a whole number from ${min} to ${max}`)
   }
   return {
-    socketPath: given.describe ? '' : need('socket'),
+    socketPath: given.describe || given.weigh ? '' : need('socket'),
     modelPath: need('model'),
     modelDigest: given['model-digest'] ?? null,
     lanes: whole('lanes', 8, 1, LANES_MAX),
@@ -70,6 +74,7 @@ export function readSettings(argv: readonly string[]): Settings {
     chunkTokens: whole('chunk-tokens', 128, CHUNK_TOKENS_MIN, CHUNK_TOKENS_MAX),
     flashAttention: given['flash-attention'],
     extraBuffers: !given['no-extra-buffers'],
+    rowUnit: rowUnit(given['row-unit'] ?? '1'),
     load: oneOf('load', given.load, LOADS, 'auto'),
     kvTypeK: oneOf('kv-type-k', given['kv-type-k'], KV_TYPES, 'f16'),
     kvTypeV: oneOf('kv-type-v', given['kv-type-v'], KV_TYPES, 'f16'),
@@ -79,7 +84,14 @@ export function readSettings(argv: readonly string[]): Settings {
     probeCachePath: given['probe-cache'] ?? null,
     probe: !given['no-probe'],
     describe: given.describe,
+    weigh: given.weigh,
   }
+}
+
+function rowUnit(given: string): RowUnit {
+  const found = ROW_UNITS.find((unit) => String(unit) === given)
+  if (found !== undefined) return found
+  throw new SettingsError(`--row-unit is ${given}; it must be one of ${ROW_UNITS.join(', ')}`)
 }
 
 function oneOf<T extends string>(name: string, given: string | undefined, choices: readonly T[], standard: T): T {
@@ -94,9 +106,9 @@ function parse(argv: readonly string[]) {
       args: [...argv],
       options: {
         'socket': TEXT, 'model': TEXT, 'model-digest': TEXT, 'lanes': TEXT, 'lane-tokens': TEXT, 'threads': TEXT,
-        'chunk-tokens': TEXT, 'library': TEXT, 'load': TEXT, 'probe-cache': TEXT,
+        'chunk-tokens': TEXT, 'library': TEXT, 'load': TEXT, 'row-unit': TEXT, 'probe-cache': TEXT,
         'kv-type-k': TEXT, 'kv-type-v': TEXT, 'build': TEXT, 'gpu-layers': TEXT,
-        'flash-attention': FLAG, 'no-extra-buffers': FLAG, 'no-probe': FLAG, 'describe': FLAG,
+        'flash-attention': FLAG, 'no-extra-buffers': FLAG, 'no-probe': FLAG, 'describe': FLAG, 'weigh': FLAG,
       },
     }).values
   } catch (error) {

@@ -19,6 +19,7 @@ import { SettingsError, readSettings } from './settings.ts'
 import type { Settings } from './settings.ts'
 import { Speeds } from './speeds.ts'
 import { TemplateError } from './template.ts'
+import { weigh } from './weigh.ts'
 import { templateOf } from './model-template.ts'
 
 /** Nobody said hello within this time: nobody will. */
@@ -61,8 +62,7 @@ async function main(settings: Settings): Promise<void> {
   const llama = Llama.load({ ...settings, batchTokens: settings.chunkTokens })
   lostTexts(llama)
   const modelDigest = settings.modelDigest ?? await digestOf(settings.modelPath)
-  const cache = settings.probeCachePath === null ? null
-    : new ProbeCache(settings.probeCachePath, llama.info, modelDigest, settings.chunkTokens, settings.threads)
+  const cache = probeCache(settings, llama, modelDigest)
   const options: Omit<EngineOptions, 'emit'> = {
     llama,
     modelDigest,
@@ -91,6 +91,21 @@ async function say(settings: Settings): Promise<void> {
   const speeds = new Speeds(await calibrate(llama)).snapshot()
   writeSync(process.stdout.fd, `${JSON.stringify(describe(llama, templateOf(llama), loses, speeds))}\n`)
   llama.dispose()
+}
+
+/** What these settings are worth, on stdout and in the file of answers. */
+async function weighed(settings: Settings): Promise<void> {
+  const llama = Llama.load({ ...settings, batchTokens: settings.chunkTokens })
+  const modelDigest = settings.modelDigest ?? await digestOf(settings.modelPath)
+  const cache = probeCache(settings, llama, modelDigest)
+  const weight = await weigh(llama, settings.chunkTokens, cache?.read() ?? null)
+  if (weight.exact.answer !== 'unknown') cache?.write(weight)
+  writeSync(process.stdout.fd, `${JSON.stringify(weight)}\n`)
+  llama.dispose()
+}
+
+function probeCache({ probeCachePath, chunkTokens, threads }: Settings, llama: Llama, modelDigest: string): ProbeCache | null {
+  return probeCachePath === null ? null : new ProbeCache(probeCachePath, llama.info, modelDigest, chunkTokens, threads)
 }
 
 /** Resolves with the one control plane; any other is turned away. */
@@ -154,6 +169,7 @@ async function digestOf(path: string): Promise<string> {
 try {
   const settings = readSettings(process.argv.slice(2))
   if (settings.describe) await say(settings)
+  else if (settings.weigh) await weighed(settings)
   else await main(settings)
 } catch (error) {
   const said = error instanceof SettingsError || error instanceof LlamaError || error instanceof TemplateError

@@ -17,6 +17,8 @@ export interface EngineSettings {
   readonly flashAttention: boolean
   /** Weights repacked for the CPU at load; faster, and for some quantisations not exact. */
   readonly extraBuffers: boolean
+  /** Rows of a lane in a batch: as they come (1, and where left out), at least two, or a multiple of four. */
+  readonly rowUnit?: 1 | 2 | 4
   /** How weights come into memory; left out: as the library chooses. */
   readonly load?: 'auto' | 'map' | 'lock' | 'read'
   /** How K and V are kept; left out: in f16. */
@@ -34,7 +36,7 @@ export interface EngineSettings {
 
 export function argsOf(options: EngineSettings): string[] {
   const { modelPath, lanes, laneTokens, threads, chunkTokens } = options
-  const { flashAttention, extraBuffers, load = 'auto', libraryDir, probeCachePath } = options
+  const { flashAttention, extraBuffers, rowUnit = 1, load = 'auto', libraryDir, probeCachePath } = options
   const { kvTypeK = 'f16', kvTypeV = 'f16', build = 'cpu', gpuLayers = null } = options
   return [
     '--model', modelPath,
@@ -42,6 +44,7 @@ export function argsOf(options: EngineSettings): string[] {
     '--threads', String(threads), '--chunk-tokens', String(chunkTokens),
     ...(flashAttention ? ['--flash-attention'] : []),
     ...(extraBuffers ? [] : ['--no-extra-buffers']),
+    ...(rowUnit === 1 ? [] : ['--row-unit', String(rowUnit)]),
     ...(load === 'auto' ? [] : ['--load', load]),
     ...(kvTypeK === 'f16' ? [] : ['--kv-type-k', kvTypeK]),
     ...(kvTypeV === 'f16' ? [] : ['--kv-type-v', kvTypeV]),

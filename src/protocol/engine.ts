@@ -103,6 +103,14 @@ export interface WireDescription {
   readonly speeds: WireSpeeds
 }
 
+/** What an engine says of settings: whether it is exact with them, and how fast, at lengths of some hundreds of tokens. */
+export interface WireWeight {
+  readonly exact: WireEngine['exact']
+  readonly prefillTokensPerS: number
+  /** Of all lanes that decode together. */
+  readonly decodeTokensPerS: number
+}
+
 export type WirePart =
   /** `logprobs`: of tokens put out since the part before, where the call asks for them. */
   | { readonly kind: 'text'; readonly text: string; readonly logprobs?: readonly WireLogprob[] }

@@ -134,7 +134,7 @@ test('a real image with a bit flipped or its end missing is refused, wherever it
 
 test('on this CPU a State depends on its tokens and their origins alone (E1)', async () => {
   const { verdicts } = await measure({
-    modelPath, folder, promptTokens: 100, threads: 1, extraBuffers: true, flashAttention: false, filler: false,
+    modelPath, folder, promptTokens: 100, threads: 1, extraBuffers: true, flashAttention: false, rowUnit: 1,
     chunkMax: 512, libraryDir: null,
   })
   const broken = verdicts.filter((verdict) => verdict.expected === 'equal' && !verdict.holds)

@@ -14,6 +14,7 @@ import type { Pointer } from './layout.ts'
 import type { Done, Functions } from './functions.ts'
 import { closeModel, kvTypesOf, modelMeta, openModel } from './open.ts'
 import type { LlamaOptions, OpenModel } from './open.ts'
+import { pad, paddingMax, type RowUnit } from './padding.ts'
 import type { Row } from './rows.ts'
 
 export { LlamaError } from './error.ts'
@@ -44,6 +45,7 @@ export interface LlamaInfo {
   readonly batchTokens: number
   readonly flashAttention: boolean
   readonly extraBuffers: boolean
+  readonly rowUnit: RowUnit
   /** Element types and sizes of K and V by layer, and how V lies: equal names, equal layouts. */
   readonly kvLayout: string
   readonly vocabSize: number
@@ -77,6 +79,8 @@ export class Llama {
   /** Of logits, by the library's address; read right after the library has named it, and at no other time. */
   readonly #views = new Map<Pointer, Float32Array>()
   #decoded: readonly Row[] = []
+  /** Where the rows of the last batch are among those that were fed with them; null: where they are. */
+  #places: Int32Array | null = null
   /** Since when a decode runs. */
   #busySinceMs: number | null = null
   #alive = true
@@ -102,10 +106,11 @@ export class Llama {
       fallback: library.fallback,
       kvTypes: Object.values(kvTypesOf(options)).join(','),
       lanes: fn.contextLanes(context),
-      laneTokens: fn.contextLaneTokens(context),
+      laneTokens: fn.contextLaneTokens(context) - paddingMax(options.rowUnit ?? 1),
       batchTokens: fn.contextBatch(context),
       flashAttention: options.flashAttention,
       extraBuffers: options.extraBuffers,
+      rowUnit: options.rowUnit ?? 1,
       kvLayout: opened.family.form === null ? 'opaque' : formName(opened.family.form),
       vocabSize,
       layers: fn.modelLayers(model),
@@ -178,13 +183,16 @@ export class Llama {
   /** Feeds the rows on a thread of its own. Where it throws, cut the lanes concerned before they are read. */
   async decode(rows: readonly Row[]): Promise<void> {
     this.#idle('decode')
-    this.#checkRows(rows)
+    const padded = this.info.rowUnit === 1 ? null : pad(rows, this.info.rowUnit)
+    this.#checkRows(rows, padded?.rows.length ?? rows.length)
     this.#decoded = []
-    const batch = this.#opened.rows.fill(rows)
+    this.#places = padded?.places ?? null
+    const batch = this.#opened.rows.fill(padded?.rows ?? rows)
     this.#busySinceMs = performance.now()
     try {
       const code = await onThread((done) => this.#fn.decode.async(this.#context, batch, done))
       if (code !== 0) throw new LlamaError('decode', decodeFailure(code, rows))
+      for (const { lane, from } of padded?.cuts ?? []) this.#fn.memoryRemove(this.#memory, lane, from, -1)
       this.#decoded = rows
     } finally {
       this.#busySinceMs = null
@@ -197,7 +205,7 @@ export class Llama {
     if (this.#decoded[rowIndex]?.logits !== true) {
       throw new LlamaError('decode', `row ${rowIndex} of the last batch has no logits: it did not ask for them`)
     }
-    const at = this.#fn.logitsAt(this.#context, rowIndex)
+    const at = this.#fn.logitsAt(this.#context, this.#places?.[rowIndex] ?? rowIndex)
     if (at === null) throw new LlamaError('decode', `the library kept no logits of row ${rowIndex}`)
     into.set(this.#viewOf(at))
     return into
@@ -291,9 +299,9 @@ export class Llama {
     throw new LlamaError('decode', `there is no token ${token}: the vocabulary has ${this.info.vocabSize}`)
   }
 
-  #checkRows(rows: readonly Row[]): void {
-    if (rows.length === 0 || rows.length > this.info.batchTokens) {
-      throw new LlamaError('decode', `a batch of ${rows.length} rows: it holds 1 to ${this.info.batchTokens}`)
+  #checkRows(rows: readonly Row[], count: number): void {
+    if (rows.length === 0 || count > this.info.batchTokens) {
+      throw new LlamaError('decode', `a batch of ${count} rows: it holds 1 to ${this.info.batchTokens}`)
     }
     const next = new Map<number, number>()
     for (const row of rows) {

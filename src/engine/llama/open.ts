@@ -14,6 +14,7 @@ import { checkKvTypes, kvElementBytes, kvTypeId } from './kv-type.ts'
 import type { KvType, KvTypes } from './kv-type.ts'
 import { openLibrary } from './library.ts'
 import type { Library } from './library.ts'
+import { paddedCount, ROW_UNITS, type RowUnit } from './padding.ts'
 import { Rows } from './rows.ts'
 
 /** The library's own bound on sequences in a context. */
@@ -37,6 +38,8 @@ export interface LlamaOptions {
   readonly flashAttention: boolean
   /** Weight repacking. */
   readonly extraBuffers: boolean
+  /** Rows of a lane in a batch; left out: as they come. */
+  readonly rowUnit?: RowUnit
   /** Left out: as the library chooses. */
   readonly load?: LoadMode
   /** How K and V are kept; left out: in f16. */
@@ -69,7 +72,9 @@ export function openModel(options: LlamaOptions): OpenModel {
     checkKv(library.fn, model, options)
     context = openContext(library, model, options)
     rows = new Rows(library.fn.contextBatch(context))
-    return { library, model, context, rows, family: measureFamily(library.fn, context, rows) }
+    const family = measureFamily(library.fn, context, rows)
+    checkRowUnit(options, family)
+    return { library, model, context, rows, family }
   } catch (error) {
     rows?.dispose()
     if (context !== null) library.fn.contextFree(context)
@@ -103,6 +108,14 @@ function checkOptions(options: LlamaOptions): void {
   if (!existsSync(options.modelPath)) {
     throw new LlamaError('model', `there is no model file at ${options.modelPath}. Check the path, or leave it out.`)
   }
+}
+
+/** What pads a lane is cut again. */
+function checkRowUnit({ rowUnit = 1, modelPath }: LlamaOptions, { trims }: Family): void {
+  if (!ROW_UNITS.includes(rowUnit)) throw new LlamaError('model', `rowUnit is ${rowUnit}; it must be one of ${ROW_UNITS.join(', ')}`)
+  if (rowUnit === 1 || trims) return
+  throw new LlamaError('model', `rows of the model ${modelPath} cannot be padded (rowUnit ${rowUnit}): a State of its family cannot be cut. `
+    + 'Leave rowUnit at 1.')
 }
 
 function loadModel(library: Library, options: LlamaOptions): Pointer {
@@ -165,7 +178,8 @@ function openContext(library: Library, model: Pointer, options: LlamaOptions): P
   const params = library.fn.contextDefaults()
   params.n_ctx = laneCells(options) * options.lanes
   params.n_seq_max = options.lanes
-  params.n_batch = Math.max(options.batchTokens, options.lanes, FIRST_ROWS)
+  const unit = options.rowUnit ?? 1
+  params.n_batch = Math.max(paddedCount(options.batchTokens, unit), options.lanes * unit, FIRST_ROWS)
   params.n_ubatch = params.n_batch
   params.n_threads = options.threads
   params.n_threads_batch = options.threads
