@@ -25,11 +25,11 @@ export interface Round {
   readonly cases: readonly CasePlot[]
 }
 
-const SIZES: readonly number[] = [1, 2, 4, 8, 16, 16]
-const CASES_PER_CONTENT = 4
+const SIZES: readonly number[] = [1, 2, 4, 8, 16, 16, 16]
+const CASES_PER_CONTENT = 8
 const CALLS_MIN = 2
 /** One round in so many loses its engine in the middle. */
-const KILL_EVERY = 6
+const KILL_EVERY = 4
 /** Turns of the event loop. */
 const DELAY_MAX = 12
 

@@ -8,9 +8,10 @@ import { readGguf, type Gguf } from '../models/gguf.ts'
 import { resolveModel } from '../models/resolve.ts'
 import type { WireDescription } from '../protocol/engine.ts'
 import { describedBy } from './described-model.ts'
+import { cheapestOf, cheapestText, probe, wordsOf } from './exact-settings.ts'
 import { wholeNumber } from './options.ts'
 import { probeAnswers, type ProbeAnswer } from './probe-answers.ts'
-import { print, printJson } from './terminal.ts'
+import { note, print, printJson } from './terminal.ts'
 
 /** The least an engine can be started with. */
 const LEAST = { lanes: 1, laneTokens: 256, threads: 1, chunkTokens: 128, flashAttention: false, extraBuffers: true, probeCachePath: null } as const
@@ -20,7 +21,7 @@ const LANES_MAX = 256
 const LANE_TOKENS_SHOWN: readonly number[] = [2_048, 8_192, 32_768, 131_072]
 
 /** The newest answers of the probe. */
-const EXACT_SHOWN_MAX = 3
+const EXACT_SHOWN_MAX = 5
 
 interface Fit {
   readonly laneTokens: number
@@ -30,6 +31,7 @@ interface Fit {
 interface ShowOptions {
   readonly laneTokens?: number
   readonly library?: string
+  readonly probe: boolean
   readonly json: boolean
 }
 
@@ -37,20 +39,23 @@ export const showCommand = (): Command => new Command('show')
   .summary('what an engine will do with a model')
   .description(`Shows what an engine will do with a model: context, KV bytes a token, template and tool format, what can be done with a
 State, whether resumes were found exact and under which settings, and what fits in this machine's memory.
-Loads the model once, in a process of its own; fetches nothing.`)
+Loads the model once, in a process of its own; fetches nothing. With --probe it loads it up to five times more and finds
+out how cheaply a resume can be exact, which takes from some seconds to minutes; the answers are kept and shown by themselves from then on.`)
   .argument('<model>', 'as "entracte models ls" names it, or a path')
   .option('--lane-tokens <tokens>', 'how many lanes of so many tokens fit', wholeNumber(256, 1 << 24))
   .option('--library <folder>', 'shared libraries of llama.cpp, instead of those that were installed')
+  .option('--probe', 'find out which settings are exact and what they cost; loads the model several times', false)
   .option('--json', 'print it as JSON', false)
   .action(async (given: string, options: ShowOptions) => {
     const { path, name, digest } = await resolveModel({ model: given, env: { ...process.env, ENTRACTE_OFFLINE: '1' } })
     const head = readGguf(path)
     const availableBytes = process.availableMemory()
     const described = await describedBy({ ...LEAST, modelPath: path, libraryDir: options.library ?? null })
+    if (options.probe) await probe(path, options.library ?? null, note)
     const fits = fitsIn(availableBytes, described, options.laneTokens)
     const exact = probeAnswers().filter(({ modelDigest, library, cpuKernel }) =>
       modelDigest === digest && library === described.library && cpuKernel === described.cpuKernel)
-    if (options.json) printJson({ model: given, name, path, digest, head, engine: described, exact, fits, availableBytes })
+    if (options.json) printJson({ model: given, name, path, digest, head, engine: described, exact, cheapest: cheapestOf(exact) ?? null, fits, availableBytes })
     else print(text(name, path, head, described, exact, fits, availableBytes))
   })
 
@@ -91,6 +96,7 @@ function text(
     ['text', loses.length === 0 ? 'comes back from its tokens' : `the tokenizer loses ${loses.join(', ')}`],
     ['a State', stateText(engine)],
     ...exactLines(exact),
+    ['exact with', cheapestText(cheapestOf(exact))],
     ['fits here', fitsText(fits, availableBytes)],
   ]
   const width = Math.max(...lines.map(([label]) => label.length))
@@ -122,8 +128,8 @@ function stateText({ can }: WireDescription): string {
 function exactLines(exact: readonly ProbeAnswer[]): readonly (readonly [string, string])[] {
   if (exact.length === 0) return [['exact', 'not probed yet on this machine: a server probes once in the background; until then a resume counts as not exact']]
   return exact.slice(-EXACT_SHOWN_MAX).map((one): readonly [string, string] => {
-    const { answer, because, lanes, laneTokens, chunkTokens, threads, flashAttention, extraBuffers } = one
-    const needs = `flash attention ${flashAttention ? 'on' : 'off'}, weights ${extraBuffers ? 'repacked' : 'as they are'}`
+    const { answer, because, lanes, laneTokens, chunkTokens, threads, flashAttention, extraBuffers, rowUnit } = one
+    const needs = `flash attention ${flashAttention ? 'on' : 'off'}, ${wordsOf({ extraBuffers, rowUnit })}`
     return ['exact', `${answer} with ${lanes} lanes of ${laneTokens}, chunks of ${chunkTokens}, threads ${threads}, ${needs}: ${because}`]
   })
 }

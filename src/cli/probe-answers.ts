@@ -15,13 +15,18 @@ export interface ProbeAnswer {
   readonly threads: number
   readonly kvTypes: string
   readonly gpu: string
+  readonly rowUnit: number
   readonly answer: string
   readonly because: string
+  /** Null where these settings were not weighed. */
+  readonly speeds: { readonly prefillTokensPerS: number; readonly decodeTokensPerS: number } | null
 }
+
+export const probesPath = (): string => join(cacheDirectory(process.env), PROBES_FILE)
 
 /** The newest last; none where the file is not there or not readable, which the next probe writes anew. */
 export function probeAnswers(): readonly ProbeAnswer[] {
-  const path = join(cacheDirectory(process.env), PROBES_FILE)
+  const path = probesPath()
   if (!existsSync(path)) return []
   const file = parsed(readFileSync(path, 'utf8'))
   if (typeof file !== 'object' || file === null || !('answers' in file) || !Array.isArray(file.answers)) return []
@@ -38,13 +43,20 @@ function parsed(text: string): unknown {
 
 function answerOf(entry: unknown): readonly ProbeAnswer[] {
   if (!Array.isArray(entry) || typeof entry[0] !== 'string') return []
-  const [, modelDigest, library, cpuKernel, , attention, weights, lanes, laneTokens, chunkTokens, threads, kvTypes = 'f16,f16', gpu = 'cpu'] = entry[0].split('/')
+  const [, modelDigest, library, cpuKernel, , attention, weights, lanes, laneTokens, chunkTokens, threads, kvTypes = 'f16,f16', gpu = 'cpu', rows = 'rows1'] = entry[0].split('/')
   const said: unknown = entry[1]
   if (modelDigest === undefined || library === undefined || cpuKernel === undefined) return []
   if (typeof said !== 'object' || said === null || !('answer' in said) || !('because' in said)) return []
   return [{
     modelDigest, library, cpuKernel, flashAttention: attention === 'fa', extraBuffers: weights === 'repacked',
-    lanes: Number(lanes), laneTokens: Number(laneTokens), chunkTokens: Number(chunkTokens), threads: Number(threads), kvTypes, gpu,
-    answer: String(said.answer), because: String(said.because),
+    lanes: Number(lanes), laneTokens: Number(laneTokens), chunkTokens: Number(chunkTokens), threads: Number(threads), kvTypes, gpu, rowUnit: Number(rows.slice('rows'.length)),
+    answer: String(said.answer), because: String(said.because), speeds: speedsOf(said),
   }]
+}
+
+function speedsOf(said: object): ProbeAnswer['speeds'] {
+  if (!('prefillTokensPerS' in said) || !('decodeTokensPerS' in said)) return null
+  const { prefillTokensPerS, decodeTokensPerS } = said
+  if (typeof prefillTokensPerS !== 'number' || typeof decodeTokensPerS !== 'number') return null
+  return prefillTokensPerS > 0 && decodeTokensPerS > 0 ? { prefillTokensPerS, decodeTokensPerS } : null
 }

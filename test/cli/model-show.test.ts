@@ -3,6 +3,7 @@ import { mkdirSync, mkdtempSync, rmSync, truncateSync, writeFileSync } from 'nod
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { after, before, describe, test } from 'node:test'
+import { quantise } from '../../src/engine/llama/quantise.ts'
 import { TINY_MODEL, tokenizer, writeTinyGguf } from '../../src/models/tiny-gguf.ts'
 import { shapeFile, writeShape } from '../models/shapes.ts'
 import { entracte } from './command.ts'
@@ -44,8 +45,23 @@ describe('entracte models show', () => {
     ]
     writeFileSync(join(cache, 'probes.json'), JSON.stringify({ answers }))
     const { stdout } = await show('mine.gguf')
-    assert.match(stdout, /^exact +no with 4 lanes of 512, chunks of 128, threads 1, flash attention off, weights repacked: it is not$/m)
+    assert.match(stdout, /^exact +no with 4 lanes of 512, chunks of 128, threads 1, flash attention off, weights repacked, rows as they come: it is not$/m)
+    assert.match(stdout, /^exact with +not looked for yet/m)
     assert.doesNotMatch(stdout, /elsewhere/)
+  })
+
+  test('finds out with --probe which settings are exact and what they cost, and keeps it', async () => {
+    quantise(join(folder, 'mine.gguf'), join(folder, 'half.gguf'), 'F16', 1)
+    const { stdout, stderr } = await show('half.gguf', '--probe')
+    assert.match(stderr, /^weights repacked, rows as they come: exact no, decodes \d+ and prefills \d+ tokens a second$/m)
+    assert.match(stderr, /^weights repacked, two rows at least: exact yes/m)
+    assert.match(stdout, /^exact with +rowUnit: 2; decodes at [\d.]+ and prefills at [\d.]+ of the speed of the settings as they come$/m)
+    const again = await show('half.gguf')
+    assert.equal(again.stderr, '')
+    assert.match(again.stdout, /^exact with +rowUnit: 2;/m)
+    const whole = await show('mine.gguf', '--probe')
+    assert.match(whole.stdout, /^exact with +the settings as they come, which costs nothing$/m)
+    assert.equal(whole.stderr.trim().split('\n').length, 1)
   })
 
   test('says what a family of models cannot, and what follows', async () => {
