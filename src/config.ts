@@ -237,6 +237,8 @@ const schema = z.strictObject({
   logLevel: z.enum(['silent', 'error', 'warn', 'info', 'debug']).default('info'),
   /** Null: /metrics answers on loopback only. Else it wants this as a bearer token. */
   metricsKey: z.string().min(KEY_CHARS_MIN).nullable().default(null),
+  /** Wanted as a bearer token below /v1/admin. Null: it answers on a machine that serves only itself, and not where there are tenants. */
+  adminKey: z.string().min(KEY_CHARS_MIN).nullable().default(null),
   /** None: a single tenant `local`, on loopback only. */
   tenants: z.array(tenant).default([]),
   engines: z.array(engine).min(1).prefault([{ id: 'local', kind: 'embedded' }]),

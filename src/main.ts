@@ -84,7 +84,7 @@ export async function start(config: Config, hooks: StartHooks = {}): Promise<Ser
       if (fact.kind === 'result.ignored' && fact.input === 'engineLost') log.warn({ engine: fact.subject, why: fact.why }, 'an engine does not join')
     })
     await driver.start()
-    const app = buildApp({ gateway: driver, host: config.listen.host, tenants: config.tenants, limits: config.limits, metricsKey: config.metricsKey, snapshots: store.snapshots, log })
+    const app = buildApp({ gateway: driver, host: config.listen.host, tenants: config.tenants, limits: config.limits, metricsKey: config.metricsKey, adminKey: config.adminKey, snapshots: store.snapshots, log })
     await app.listen({ ...config.listen })
     return { url: urlOf(app.server.address(), config.listen.host), driver, dataDir: config.dataDir, close: closer(app, driver, store, models) }
   } catch (error) {

@@ -3,6 +3,7 @@
 import { Command, CommanderError } from 'commander'
 import { demoCommand } from './demo.ts'
 import { doctorCommand } from './doctor.ts'
+import { enginesCommand } from './engines.ts'
 import { explainCommand } from './explain.ts'
 import { EXIT, tell } from './failure.ts'
 import { modelsCommand } from './models.ts'
@@ -25,7 +26,7 @@ First steps:
   entracte serve              one OpenAI-compatible base URL
   entracte explain PROGRAM    why it took as long as it did`)
 
-for (const command of [serveCommand(), demoCommand(), programsCommand(), explainCommand(), modelsCommand(), doctorCommand()]) {
+for (const command of [serveCommand(), demoCommand(), programsCommand(), explainCommand(), enginesCommand(), modelsCommand(), doctorCommand()]) {
   program.addCommand(command.exitOverride().showHelpAfterError(`entracte ${command.name()} --help shows what there is.`))
 }
 program.exitOverride()

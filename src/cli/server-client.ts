@@ -1,5 +1,6 @@
 /** Owns the talk of the verbs with a running server over its HTTP API. What comes back is checked for what is read of it. */
 import type { Logged } from '../core/fact.ts'
+import type { EngineView } from '../protocol/admin.ts'
 import type { ProgramDetail, ProgramView } from '../protocol/program.ts'
 import { CliFailure, EXIT } from './failure.ts'
 
@@ -45,11 +46,32 @@ export class ServerClient {
     return listOf(await this.#get(`/v1/programs/${encodeURIComponent(id)}/facts?max=${FACTS_MAX}`)) as Logged[]
   }
 
-  async #get(path: string): Promise<object> {
-    const headers: Record<string, string> = this.#key === undefined ? {} : { authorization: `Bearer ${this.#key}` }
+  async engines(): Promise<readonly EngineView[]> {
+    return listOf(await this.#get('/v1/admin/engines')) as EngineView[]
+  }
+
+  async drain(engine: string, withinSeconds: number): Promise<void> {
+    await this.#post(`/v1/admin/engines/${encodeURIComponent(engine)}/drain`, { withinSeconds })
+  }
+
+  async undrain(engine: string): Promise<void> {
+    await this.#post(`/v1/admin/engines/${encodeURIComponent(engine)}/undrain`, {})
+  }
+
+  #get(path: string): Promise<object> {
+    return this.#ask(path, {})
+  }
+
+  #post(path: string, body: object): Promise<object> {
+    return this.#ask(path, { method: 'POST', body: JSON.stringify(body) })
+  }
+
+  async #ask(path: string, { method = 'GET', body: sent = null }: { readonly method?: string; readonly body?: string | null }): Promise<object> {
+    const headers: Record<string, string> = sent === null ? {} : { 'content-type': 'application/json' }
+    if (this.#key !== undefined) headers['authorization'] = `Bearer ${this.#key}`
     let response: Response
     try {
-      response = await fetch(this.#url + path, { headers, signal: AbortSignal.timeout(ANSWER_MS_MAX) })
+      response = await fetch(this.#url + path, { method, headers, body: sent, signal: AbortSignal.timeout(ANSWER_MS_MAX) })
     } catch (error) {
       throw new CliFailure(EXIT.unreachable, `no server answers at ${this.#url}`, reasonOf(error),
         'start one with "entracte serve", or say where it is with --url.')
@@ -57,7 +79,7 @@ export class ServerClient {
     const body = await bodyOf(response)
     if (!response.ok) throw refused(response.status, body, this.#key !== undefined)
     if (typeof body !== 'object' || body === null) {
-      throw new CliFailure(EXIT.unreachable, `what answers at ${this.#url} is not Entracte`, `GET ${path} gave no JSON object`, 'look at --url.')
+      throw new CliFailure(EXIT.unreachable, `what answers at ${this.#url} is not Entracte`, `${method} ${path} gave no JSON object`, 'look at --url.')
     }
     return body
   }

@@ -244,7 +244,7 @@ function applyEngine(core: CoreState, fact: Fact): boolean {
     case 'engine.joined': {
       const before = core.engines.get(fact.engine)
       core.engines.set(fact.engine, {
-        id: fact.engine, stage: 'joined', capabilities: fact.capabilities, speeds: fact.speeds,
+        id: fact.engine, stage: 'joined', ...(before?.draining === true ? { draining: true } : {}), capabilities: fact.capabilities, speeds: fact.speeds,
         ownedGranules: before?.ownedGranules ?? 0, reservedGranules: before?.reservedGranules ?? 0,
         sequencesUsed: before?.sequencesUsed ?? 0, running: before?.running ?? new Set(), pausing: before?.pausing ?? new Set(), cramped: before?.cramped ?? new Set(),
         idle: before?.idle ?? new Set(), moves: before?.moves ?? new Set(), resuming: before?.resuming ?? 0, stayUs: before?.stayUs ?? 0, orders: before?.orders ?? [],
@@ -256,6 +256,13 @@ function applyEngine(core: CoreState, fact: Fact): boolean {
       return true
     case 'engine.ordered':
       must(core.engines, fact.engine).orders = fact.orders
+      return true
+    case 'engine.drain.begun':
+      core.turns.reservations.delete(fact.engine)
+      must(core.engines, fact.engine).draining = true
+      return true
+    case 'engine.drain.ended':
+      delete must(core.engines, fact.engine).draining
       return true
     case 'engine.lost':
       core.turns.reservations.delete(fact.engine)

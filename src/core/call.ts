@@ -116,6 +116,7 @@ export function paused(d: Deciding, input: Paused): void {
   d.emit({ kind: 'call.paused', call: call.id, report: input.report })
   if (state !== null && !whole) discardDevice(d, state, 'it was paused before it was recomputed in full')
   else if (state !== null && stateTokens(state) === 0) discardDevice(d, state, 'it was paused before anything was fed')
+  else if (state !== null && d.core.engines.get(input.engine)?.draining === true) decideIdle(d, state.id)
   readyIfDue(d, call)
 }
 

@@ -3,7 +3,8 @@ import { age } from './queue/aging.ts'
 import { closeProgram } from './program.ts'
 import { giveUpDetached, giveUpParents } from './call.ts'
 import type { Deciding } from './deciding.ts'
-import type { CallId, InterruptId, ProgramId, StateId } from './ids.ts'
+import { endDrainTime } from './drain.ts'
+import type { CallId, EngineId, InterruptId, ProgramId, StateId } from './ids.ts'
 import type { Due } from './input.ts'
 import { considerAgain } from './queue/slack.ts'
 import { expire } from './interrupt.ts'
@@ -27,6 +28,7 @@ export function due(d: Deciding, input: Due): void {
     case 'slack': return considerAgain(d, subject as CallId)
     case 'close': return closeProgram(d, subject as ProgramId)
     case 'parents': return giveUpParents(d, subject as CallId)
+    case 'drain': return endDrainTime(d, subject as EngineId)
     case 'detached': return giveUpDetached(d, subject as CallId)
     default: return
   }

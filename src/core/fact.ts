@@ -69,7 +69,8 @@ export type Fact =
   | { kind: 'call.reserved'; call: CallId; engine: EngineId; granules: Granules; waitedUs: Us }
   | { kind: 'boost.given'; call: CallId; level: number; tie: number; slackUs: Us }
   | { kind: 'boost.withheld'; call: CallId; why: string }
-  | { kind: 'call.preempted'; call: CallId; engine: EngineId; by: CallId; gainUs: Us; restsUntilUs: Us; why: string }
+  // null: its engine is drained
+  | { kind: 'call.preempted'; call: CallId; engine: EngineId; by: CallId | null; gainUs: Us; restsUntilUs: Us; why: string }
   | { kind: 'call.paused'; call: CallId; report: AttemptReport }
   | { kind: 'call.retried'; call: CallId; attempt: number; why: string }
   | { kind: 'call.detached'; call: CallId }
@@ -104,6 +105,8 @@ export type Fact =
   | { kind: 'engine.progress'; engine: EngineId; speeds: EngineSpeeds }
   | { kind: 'engine.ordered'; engine: EngineId; orders: readonly StandingOrder[] }
   | { kind: 'engine.lost'; engine: EngineId; why: string }
+  | { kind: 'engine.drain.begun'; engine: EngineId }
+  | { kind: 'engine.drain.ended'; engine: EngineId }
   // time, and what changed nothing
   | { kind: 'timer.set'; timer: string; atUs: Us }
   | { kind: 'timer.cleared'; timer: string }

@@ -28,6 +28,8 @@ export type Input =
   | MoveFailed
   | EngineJoined
   | EngineLost
+  | DrainEngine
+  | UndrainEngine
   | Due
   | Restart
 
@@ -145,6 +147,10 @@ export interface CommitEffect {
 
 /** The client of a call is gone: its place, sequence and cells are freed. */
 export interface HangUp { readonly kind: 'hangUp'; readonly call: CallId }
+
+/** The operator wants the engine empty: what runs there has so long. */
+export interface DrainEngine { readonly kind: 'drainEngine'; readonly engine: EngineId; readonly withinUs: Us }
+export interface UndrainEngine { readonly kind: 'undrainEngine'; readonly engine: EngineId }
 
 /** Who speaks, and from which life; anything older is ignored with a reason. */
 interface FromEngine {

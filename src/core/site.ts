@@ -24,11 +24,11 @@ export interface Site {
   readonly departureUs: Us
 }
 
-/** Joined engines of the model. */
+/** Joined engines of the model, but for those that are drained. */
 export function sitesOf(core: Readonly<CoreState>, model: string): Site[] {
   const sites: Site[] = []
   for (const engine of core.engines.values()) {
-    if (engine.stage === 'joined' && engine.capabilities.models.includes(model)) sites.push(siteOf(core, engine))
+    if (engine.stage === 'joined' && engine.draining !== true && engine.capabilities.models.includes(model)) sites.push(siteOf(core, engine))
   }
   return sites
 }

@@ -455,6 +455,8 @@ export interface EngineSpeeds {
 export interface Engine {
   readonly id: EngineId
   stage: 'joined' | 'lost'
+  /** No call is placed there, until an operator ends it; absent: it is not so. */
+  draining?: true
   capabilities: Capabilities
   speeds: EngineSpeeds
   /** Device memory in granules: free + owned + reserved = total (invariant 11). */

@@ -21,6 +21,7 @@ import type { Input } from './input.ts'
 import { moveDone, moveFailed } from './kv/kv.ts'
 import { malformed, refuseMalformed } from './malformed.ts'
 import { cancelProgram, declareProgram, finishProgram } from './program.ts'
+import { drainEngine, undrainEngine } from './drain.ts'
 import { due } from './due.ts'
 import type { CoreState } from './state.ts'
 import { submit } from './submit.ts'
@@ -86,6 +87,8 @@ function decide(d: Deciding, input: Input): void {
     case 'moveFailed': return moveFailed(d, input)
     case 'engineJoined': return engineJoined(d, input)
     case 'engineLost': return engineLost(d, input)
+    case 'drainEngine': return drainEngine(d, input)
+    case 'undrainEngine': return undrainEngine(d, input)
     case 'due': return due(d, input)
     case 'restart': return restart(d, input)
     default: return unreachable(input)

@@ -72,6 +72,8 @@ export function touch(core: Readonly<CoreState>, fact: Fact, touched: Touched): 
       touched.engines.add(fact.engine)
       for (const call of must(core.engines, fact.engine).running) touched.reranked.add(call)
       return
+    case 'engine.drain.begun':
+    case 'engine.drain.ended':
     case 'engine.lost':
       return freed(core, fact.engine, touched)
     default:

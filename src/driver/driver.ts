@@ -7,7 +7,7 @@ import { InvariantError } from '../core/assert.ts'
 import type { EffectRemaining } from '../core/effect.ts'
 import { effectsRemaining } from '../core/effects.ts'
 import { isBarrier, type Logged } from '../core/fact.ts'
-import { callId, moveId, programId, threadId, type CallId, type TenantId } from '../core/ids.ts'
+import { callId, engineId, moveId, programId, threadId, type CallId, type TenantId } from '../core/ids.ts'
 import type { Input } from '../core/input.ts'
 import { checkInvariants } from '../core/invariants.ts'
 import { nothingSeen } from '../core/invariants/law.ts'
@@ -17,6 +17,7 @@ import { upcast } from '../core/upcast.ts'
 import { Admissions, type Act } from './admissions.ts'
 import { BlackBox, type Dump } from './black-box.ts'
 import type { CallHandle, EngineStanding, Gateway, GraphReport, ProgramReply, Submission } from './gateway.ts'
+import { standingOf } from './engine-standing.ts'
 import { Performer } from './perform.ts'
 import type { EngineSink, Outcome, Ports, StreamChunk } from './ports.ts'
 import type { Recovered } from './recover.ts'
@@ -329,12 +330,21 @@ export class Driver implements Gateway {
   }
 
   engines(): readonly EngineStanding[] {
-    return this.#ports.engines.map(({ id, condition }) => {
-      const known = this.core.engines.get(id)?.stage
-      if (known === 'joined') return { id, stage: known, why: condition?.why ?? null }
-      const stage = condition?.stage ?? known ?? 'starting'
-      return { id, stage: stage === 'joined' ? 'starting' : stage, why: condition?.why ?? null }
-    })
+    return this.#ports.engines.map(({ id, condition }) => standingOf(id, this.core.engines.get(id), condition))
+  }
+
+  drain(engine: string, withinUs: number): boolean {
+    return this.#order(engine, { kind: 'drainEngine', engine: engineId(engine), withinUs })
+  }
+
+  undrain(engine: string): boolean {
+    return this.#order(engine, { kind: 'undrainEngine', engine: engineId(engine) })
+  }
+
+  #order(engine: string, input: Input): boolean {
+    const known = this.core.engines.has(engineId(engine))
+    if (known) this.post(input)
+    return known
   }
 
   nowUs(): number {

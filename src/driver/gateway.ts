@@ -51,9 +51,14 @@ export type ProgramReply =
 
 export type GraphReport = Pick<ReportGraph, 'epoch' | 'parent' | 'forks' | 'nodes' | 'outcomes'>
 
-/** `lost`: it was joined, or is started again. */
-export interface EngineStanding extends EngineCondition {
+/** `draining`: no call is placed there; `drained`: nothing is left there either. */
+export interface EngineStanding {
   readonly id: string
+  readonly stage: EngineCondition['stage'] | 'draining' | 'drained'
+  readonly why: EngineCondition['why']
+  readonly running: number
+  /** Suspended on its device. */
+  readonly idle: number
 }
 
 export interface Gateway {
@@ -78,5 +83,9 @@ export interface Gateway {
   watch(watcher: (logged: Logged) => void): () => void
   /** Every engine of the configuration, whether it has ever joined or not. */
   engines(): readonly EngineStanding[]
+  /** False where there is no such engine, or it has never joined. What runs there may end within the time. */
+  drain(engine: string, withinUs: Us): boolean
+  /** False likewise. */
+  undrain(engine: string): boolean
   nowUs(): Us
 }

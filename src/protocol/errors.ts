@@ -47,6 +47,7 @@ const TABLE = {
   unknown_node: { status: 404, type: 'invalid_request_error', retryable: false, what: 'The program has no such node', next: 'Declare it first, in this report or an earlier one.' },
   unknown_thread: { status: 404, type: 'invalid_request_error', retryable: false, what: 'The program has no such thread', next: 'GET /v1/programs/{id} lists its threads by their calls.' },
   unknown_call: { status: 404, type: 'invalid_request_error', retryable: false, what: 'The program has no such call', next: 'GET /v1/programs/{id} lists its calls.' },
+  unknown_engine: { status: 404, type: 'invalid_request_error', retryable: false, what: 'There is no such engine, or it has never joined', next: 'GET /v1/admin/engines lists them with their stages.' },
   method_not_allowed: { status: 405, type: 'invalid_request_error', retryable: false, what: 'This address does not answer this method', next: 'Use one of the methods in the allow header.' },
   request_timeout: { status: 408, type: 'invalid_request_error', retryable: true, what: 'The request did not arrive in time', next: 'Send it again.' },
   duplicate_program: conflict('A program with this id exists', 'Choose another id, or leave it out and use the one that is returned.'),

@@ -11,9 +11,10 @@ import {
 } from 'fastify'
 import type { Gateway } from '../driver/gateway.ts'
 import { problem, type Problem } from '../protocol/errors.ts'
-import { bearerOf, isLoopbackName, isSameKey, Keyring, NOBODY, type TenantKey } from './auth.ts'
+import { adminRefusal, bearerOf, isLoopbackName, isSameKey, Keyring, NOBODY, type TenantKey } from './auth.ts'
 import { completions } from './completions.ts'
 import { sendProblem, type Credential, type Door, type DoorLimits, type Handler } from './door.ts'
+import { drainEngine, listEngines, undrainEngine } from './engines.ts'
 import { cancelCall, cancelThread, reportGraph } from './graph.ts'
 import { FactWaits } from './fact-waits.ts'
 import { DoorMetrics } from './metrics.ts'
@@ -28,6 +29,7 @@ export interface AppOptions {
   readonly tenants: readonly TenantKey[]
   readonly limits: DoorLimits
   readonly metricsKey: string | null
+  readonly adminKey: string | null
   /** How many are kept, and how many could not be read or made since the start. */
   readonly snapshots: { readonly count: number; readonly lost: number }
   /** Null: says nothing. */
@@ -37,8 +39,8 @@ export interface AppOptions {
 interface Route {
   readonly method: 'GET' | 'POST' | 'DELETE'
   readonly url: string
-  /** `key`: a tenant's; `scrape`: the metrics' own; `open`: nobody's. */
-  readonly access: 'key' | 'scrape' | 'open'
+  /** `key`: a tenant's; `scrape`: the metrics' own; `admin`: the operator's; `open`: nobody's. */
+  readonly access: 'key' | 'scrape' | 'admin' | 'open'
   readonly handle: Handler
 }
 
@@ -56,6 +58,9 @@ const routesOf = (door: Door): readonly Route[] => [
   { method: 'DELETE', url: '/v1/programs/:id/calls/:part', access: 'key', handle: cancelCall(door) },
   { method: 'POST', url: '/v1/programs/:id/effects', access: 'key', handle: commitEffect(door) },
   { method: 'GET', url: '/v1/programs/:id/facts', access: 'key', handle: programFacts(door) },
+  { method: 'GET', url: '/v1/admin/engines', access: 'admin', handle: listEngines(door) },
+  { method: 'POST', url: '/v1/admin/engines/:id/drain', access: 'admin', handle: drainEngine(door) },
+  { method: 'POST', url: '/v1/admin/engines/:id/undrain', access: 'admin', handle: undrainEngine(door) },
   { method: 'GET', url: '/healthz', access: 'open', handle: health() },
   { method: 'GET', url: '/readyz', access: 'open', handle: readiness(door) },
   { method: 'GET', url: '/metrics', access: 'scrape', handle: showMetrics(door) },
@@ -164,7 +169,12 @@ function addRoutes(app: FastifyInstance, routes: readonly Route[], options: AppO
     const refusal = scrapeRefusal(options, bearerOf(request.headers))
     return refusal === null ? undefined : sendProblem(reply, refusal)
   }
-  const admit = { key: admitKey, scrape: admitScrape, open: async () => undefined }
+  const isShared = options.tenants.length > 0 || !isLoopbackName(options.host)
+  const admitAdmin = async (request: FastifyRequest, reply: FastifyReply): Promise<FastifyReply | undefined> => {
+    const refusal = adminRefusal(request.headers, options.adminKey, isShared)
+    return refusal === null ? undefined : sendProblem(reply, problem(refusal.code, refusal.why))
+  }
+  const admit = { key: admitKey, scrape: admitScrape, admin: admitAdmin, open: async () => undefined }
   for (const { method, url, access, handle } of routes) {
     app.route({
       method, url, onRequest: admit[access],

@@ -58,6 +58,17 @@ export class Keyring {
   }
 }
 
+/** Who looks after the server has a key of its own; without one, a machine that serves only itself lets its own programs. */
+export function adminRefusal(headers: IncomingHttpHeaders, adminKey: string | null, isShared: boolean): Extract<Admission, { ok: false }> | null {
+  if (adminKey === null && isShared) return { ok: false, code: 'unauthorized', why: 'with tenants or beyond loopback this wants adminKey, and the configuration has none' }
+  if (adminKey === null) {
+    const admission = fromThisMachine(headers)
+    return admission.ok ? null : admission
+  }
+  const key = bearerOf(headers)
+  return key !== null && isSameKey(key, adminKey) ? null : { ok: false, code: 'unauthorized', why: 'this wants adminKey of the configuration' }
+}
+
 export function bearerOf(headers: IncomingHttpHeaders): string | null {
   return /^Bearer +(\S+) *$/i.exec(headers.authorization ?? '')?.[1] ?? null
 }

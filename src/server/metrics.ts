@@ -202,7 +202,7 @@ export class DoorMetrics {
 
   #engineGauges(gateway: Gateway): void {
     const { core } = gateway
-    this.#gauge('engine_stage', 'What an engine is doing: starting, joined, lost, crash-loop, refused', ['engine', 'stage'], (gauge) => {
+    this.#gauge('engine_stage', 'What an engine is doing: starting, joined, draining, drained, lost, crash-loop, refused', ['engine', 'stage'], (gauge) => {
       for (const { id, stage } of gateway.engines()) gauge.set({ engine: id, stage }, 1)
     })
     this.#gauge('engine_joined', 'Whether an engine can take calls', ['engine'], (gauge) => {

@@ -112,7 +112,7 @@ export const programFacts = (door: Door): Handler => async (request, reply, cred
 
 /** A call that took its place may be another tenant's: then it has no name here. */
 function withoutOthers(door: Door, { tenant }: Credential, logged: Logged): object {
-  if (logged.fact.kind !== 'call.preempted') return logged
+  if (logged.fact.kind !== 'call.preempted' || logged.fact.by === null) return logged
   const { calls, programs } = door.gateway.core
   const by = calls.get(logged.fact.by)
   const isOwn = by !== undefined && programs.get(by.program)?.tenant === tenant

@@ -183,6 +183,8 @@ const MAKERS: { readonly [Kind in Input['kind']]: (hand: Hand) => Extract<Input,
     capabilities: hand.capabilities(), speeds: hand.speeds(), ...(hand.pick() % 2 === 0 ? {} : { inventory: [hand.held(), hand.held()] }),
   }),
   engineLost: (hand) => ({ kind: 'engineLost', engine: hand.engine, reign: hand.amount(hand.core.reign), why: '' }),
+  drainEngine: (hand) => ({ kind: 'drainEngine', engine: hand.engine, withinUs: hand.amount() }),
+  undrainEngine: (hand) => ({ kind: 'undrainEngine', engine: hand.engine }),
   due: (hand) => ({ kind: 'due', timer: hand.id([...hand.core.timers.keys(), 'close:t/p0', 'expire:', 'retire:c1-s', 'detached:c1', ':']) }),
   restart: (hand) => ({ kind: 'restart', reign: hand.amount(hand.core.reign + (hand.pick() % 3)), wallOffsetUs: hand.amount(), images: [...hand.core.moves.keys(), hand.of(NONSENSE)] }),
 }

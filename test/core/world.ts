@@ -270,6 +270,7 @@ export class World {
   /** Everybody who can finish shall: no more faults. */
   heal(): void {
     this.#faults = 0
+    for (const { id, draining } of this.core.engines.values()) if (draining === true) this.feed({ kind: 'undrainEngine', engine: id })
   }
 
   #perform({ fact }: Logged): void {

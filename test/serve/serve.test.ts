@@ -173,3 +173,27 @@ test('the openai client streams a tool-calling loop against it', async () => {
   assert.equal(server.driver.core.programs.size, 1, 'one program, without a line of code')
   await server.close()
 })
+
+test('a drained engine is left in the middle of a stream, which goes on when the draining is ended, without a lost or repeated character', async () => {
+  const server = await served({}, { laneTokens: 8_192 })
+  await proven(server)
+  const chat = { messages: HELLO, max_tokens: 3_000, seed: 6, temperature: 0.7 }
+  const alone = (await completion(server.url, chat)).choices[0]?.message.content ?? ''
+  const stageOf = async (): Promise<string> => (await (await fetch(`${server.url}/v1/admin/engines`)).json() as { data: { stage: string }[] }).data[0]?.stage ?? ''
+  const order = (what: string): Promise<Response> => fetch(`${server.url}/v1/admin/engines/local/${what}`, { method: 'POST', headers: { 'content-type': 'application/json' }, body: what === 'drain' ? '{"withinSeconds":0}' : '{}' })
+  const answer = await post(server.url, { ...chat, stream: true })
+  let stream = ''
+  let drained = false
+  for await (const chunk of answer.body ?? []) {
+    stream += Buffer.from(chunk as Uint8Array).toString()
+    if (drained || textOf(stream).length < 100) continue
+    drained = true
+    assert.equal((await order('drain')).status, 202)
+    await until(async () => await stageOf() === 'drained')
+    assert.equal((await order('undrain')).status, 202)
+  }
+  assert.ok(drained)
+  assert.equal(textOf(stream), alone)
+  assert.ok([...server.driver.core.calls.values()].every(({ attempt }) => attempt === 1))
+  await server.close()
+})

@@ -16,7 +16,7 @@ export type Reply = LightMyRequestResponse
 
 export function appOf(t: TestContext, gateway: FakeGateway, more: Partial<AppOptions> & { readonly limit?: Partial<DoorLimits> } = {}): App {
   const { limit, ...options } = more
-  const app = buildApp({ gateway, host: '127.0.0.1', tenants: [], limits: { ...LIMITS, ...limit }, metricsKey: null, snapshots: { count: 2, lost: 1 }, log: null, ...options })
+  const app = buildApp({ gateway, host: '127.0.0.1', tenants: [], limits: { ...LIMITS, ...limit }, metricsKey: null, adminKey: null, snapshots: { count: 2, lost: 1 }, log: null, ...options })
   t.after(() => app.close())
   return app
 }

@@ -10,6 +10,7 @@ import { step } from '../../src/core/step.ts'
 import type { Input } from '../../src/core/input.ts'
 import { callId, engineId, programId, sessionId, threadId, type TenantId } from '../../src/core/ids.ts'
 import type { Capabilities, CoreState } from '../../src/core/state.ts'
+import { standingOf } from '../../src/driver/engine-standing.ts'
 import type { CallUpdate, Gateway, ProgramReply, Submission } from '../../src/driver/gateway.ts'
 import type { ChatCall } from '../../src/protocol/chat.ts'
 
@@ -39,6 +40,12 @@ export interface FakeGateway extends Gateway {
   readonly show: (fact: Fact) => void
   readonly answers: Partial<Record<'declare' | 'finish' | 'cancel', ProgramReply>>
   time: number
+}
+
+function told(gateway: FakeGateway, engine: string, fact: Fact): boolean {
+  const known = gateway.core.engines.has(engineId(engine))
+  if (known) gateway.tell(fact)
+  return known
 }
 
 export function fakeGateway(play: (call: FakeCall) => void = () => undefined): FakeGateway {
@@ -75,7 +82,9 @@ export function fakeGateway(play: (call: FakeCall) => void = () => undefined): F
       })
       return Promise.resolve({ ok: true, program: raw })
     },
-    engines: () => [...core.engines.values()].map(({ id, stage }) => ({ id, stage, why: null })),
+    engines: () => [...core.engines.values()].map((engine) => standingOf(engine.id, engine)),
+    drain: (engine) => told(gateway, engine, { kind: 'engine.drain.begun', engine: engineId(engine) }),
+    undrain: (engine) => told(gateway, engine, { kind: 'engine.drain.ended', engine: engineId(engine) }),
     finish: (tenant, program) => end(gateway, 'finish', tenant, program),
     cancel: (tenant, program) => end(gateway, 'cancel', tenant, program),
     report: (tenant, program, report) => act(gateway, watchers, program, { kind: 'reportGraph', tenant, program, ...report }),

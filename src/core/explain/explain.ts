@@ -229,7 +229,7 @@ const eventsOf = (facts: readonly Logged[]): EventLine[] => facts.flatMap(({ fac
 
 function eventOf(fact: Fact): Omit<EventLine, 'atUs'> | null {
   switch (fact.kind) {
-    case 'call.preempted': return { what: 'preempted', subject: fact.call, why: `by ${fact.by}: ${fact.why}` }
+    case 'call.preempted': return { what: 'preempted', subject: fact.call, why: fact.by === null ? fact.why : `by ${fact.by}: ${fact.why}` }
     case 'boost.given': return { what: 'boosted', subject: fact.call, why: 'what is left no longer surely fits before the deadline' }
     case 'boost.withheld': return { what: 'not boosted', subject: fact.call, why: fact.why }
     case 'call.promoted': return { what: 'promoted', subject: fact.call, why: 'it has waited long for what it was served' }

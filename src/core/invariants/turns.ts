@@ -11,6 +11,7 @@ export function checkTurns(core: Readonly<CoreState>): void {
     const kind = core.calls.get(call)?.stage.kind
     law(13, kind === 'ready' && granules > 0, () => `${id} keeps ${granules} granules for ${call}, which is ${kind ?? 'gone'}`)
     law(13, must(core.engines, id).stage === 'joined', () => `memory is kept on ${id}, which is lost`)
+    law(13, must(core.engines, id).draining !== true, () => `memory is kept on ${id}, which is drained`)
   }
   let low = 0
   for (const call of core.calls.values()) {

@@ -34,7 +34,7 @@ const readyCalls = (core: Readonly<CoreState>): Call[] => [...core.calls.values(
 
 function canRun(core: Readonly<CoreState>, engine: Engine, call: Call): boolean {
   const { memory, runningMax } = engine.capabilities
-  if (engine.stage !== 'joined' || runningMax === 0 || !couldHold(core, engine, call)) return false
+  if (engine.stage !== 'joined' || engine.draining === true || runningMax === 0 || !couldHold(core, engine, call)) return false
   if (memory === null) return true
   const state = must(core.threads, call.thread).state
   const device = state === null ? null : must(core.states, state).device

@@ -38,7 +38,7 @@ function roomsOf(d: Deciding, model: string): Map<EngineId, Room> {
   const rooms = new Map<EngineId, Room>()
   for (const engine of d.core.engines.values()) {
     const { memory, models, runningMax } = engine.capabilities
-    if (engine.stage !== 'joined' || memory === null || !models.includes(model) || d.core.turns.reservations.has(engine.id)) continue
+    if (engine.stage !== 'joined' || engine.draining === true || memory === null || !models.includes(model) || d.core.turns.reservations.has(engine.id)) continue
     const places = Math.min(runningMax - engine.running.size - engine.resuming, memory.sequences - engine.sequencesUsed)
     rooms.set(engine.id, { granules: granulesFree(engine), places: Math.max(0, places) })
   }

@@ -23,6 +23,10 @@ export function decideIdle(d: Deciding, id: StateId): void {
   if (state?.residence.kind !== 'suspended' || state.device === null) return
   const engine = must(d.core.engines, state.device.engine)
   if (engine.capabilities.memory === null) return
+  if (engine.draining === true) {
+    if (stateTokens(state) === 0) return discardDevice(d, state, 'its engine is drained')
+    return void giveWay(d, state, engine, 'its engine is drained', () => true)
+  }
   // Its call is there and only waits for its turn: whoever wants the memory meanwhile says so.
   if (callWaitingOn(d.core, state) !== null) return
   // A call that was given up before it fed anything leaves room that is taken and nothing to copy or to keep.
