@@ -22,6 +22,8 @@ const MEBIBYTE = 1024 * 1024
  * 2 threads were 8 times slower than 1.
  */
 const THREADS = Math.max(1, availableParallelism() - 1)
+const PUBLIC_PREFIXES_MAX = 16
+const PUBLIC_PREFIX_CHARS_MAX = 30_000
 /** A key shorter than this can be guessed. */
 const KEY_CHARS_MIN = 8
 
@@ -66,6 +68,9 @@ const tenant = z.strictObject({
 const KV_TYPES = ['f16', 'f32', 'bf16', 'q8_0', 'q5_1', 'q5_0', 'q4_1', 'q4_0', 'iq4_nl'] as const
 const PLAIN_KV_TYPES: readonly string[] = KV_TYPES.slice(0, 3)
 
+/** An operating system takes so much in one word of a command line, and no NUL. */
+const publicText = z.string().min(1).max(PUBLIC_PREFIX_CHARS_MAX).regex(/^[^\0]*$/, 'expected a text without NUL')
+
 const embedded = z.strictObject({
   id: name,
   kind: z.literal('embedded'),
@@ -77,6 +82,8 @@ const embedded = z.strictObject({
   laneTokens: z.int().min(256).default(2_048),
   threads: z.int().min(1).max(512).default(THREADS),
   chunkTokens: z.int().min(4).max(4_096).default(128),
+  /** System texts: the beginning of a prompt with one of them is computed once for all tenants. */
+  publicPrefixes: z.array(publicText).max(PUBLIC_PREFIXES_MAX).default([]),
   flashAttention: z.boolean().default(false),
   /** Weights repacked for the CPU: faster, and for some quantisations not exact. */
   extraBuffers: z.boolean().default(true),

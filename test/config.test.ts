@@ -154,6 +154,8 @@ describe('a fault', () => {
     const engine = (more: string): readonly string[] => faults(`engines:\n  - id: a\n    kind: embedded\n${more}`)
     assert.match(engine('    kvTypeV: q8_0\n').join(), /:4: engines\[0\]\.kvTypeV is q8_0, which needs flashAttention: true/)
     assert.match(engine('    gpuLayers: 4\n').join(), /:4: engines\[0\]\.gpuLayers is 4, and build is cpu/)
+    assert.match(engine('    publicPrefixes: [""]\n').join(), /publicPrefixes\[0\]/)
+    assert.match(engine('    publicPrefixes: ["a\\0b"]\n').join(), /without NUL/)
     assert.match(engine('    kvTypeK: q9\n').join(), /:4: engines\[0\]\.kvTypeK/)
     assert.equal(read('engines: [{ id: a, kind: embedded, kvTypeK: q8_0, kvTypeV: q8_0, flashAttention: true, build: auto, gpuLayers: 0 }]\n').engines.length, 1)
   })

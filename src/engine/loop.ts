@@ -44,6 +44,8 @@ export interface EngineOptions {
   readonly modelDigest: string
   readonly chunkTokens: number
   readonly calibration: Calibration
+  /** Beginnings of prompts that tenants may share; none where it is left out. */
+  readonly publicPrefixes?: readonly Int32Array[]
   /** What is known of exactness already; null: the probe finds out when the engine is idle. */
   readonly exact: Exact | null
   /** Told once, when the probe has found out. */
@@ -96,7 +98,7 @@ export class EngineLoop {
     this.#schedule = new Schedule(chunkTokens)
     const copies = new LaneCopies(llama, calibration)
     this.#density = new Density(llama, lanes, speeds, copies)
-    const prefixes = this.#prefixes = new Prefixes(llama, lanes, speeds, copies)
+    const prefixes = this.#prefixes = new Prefixes(llama, lanes, speeds, copies, options.publicPrefixes ?? [])
     this.#probe = exact === null ? new Probe(llama, lanes, chunkTokens) : null
     this.#running = new Running({
       llama, grammars, template, lanes, speeds, prefixes, modelDigest, emit, nowUs,

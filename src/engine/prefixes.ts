@@ -6,13 +6,16 @@
  *
  * P1 what comes of a call is the same with and without: a State is a function of its tokens and origins (E1), and where
  *    the copy ends the plan goes on as from any kept prefix (`plan.ts`).
- * P2 another tenant's lane is never looked at: what it holds changes no token of this call and not how many are computed.
+ * P2 of another tenant's lane nothing is looked at but what the operator has named as public (`public-prefix.ts`): what else
+ *    it holds changes no token of this call and not how many are computed.
  * P3 only where the copy takes less time than what it saves, as this engine's own figures say.
  */
 import type { LaneCopies } from './lane-copies.ts'
 import { heldTokens } from './lanes.ts'
 import type { Lane, Lanes } from './lanes.ts'
 import type { Llama } from './llama/llama.ts'
+import type { Plan } from './plan.ts'
+import { commonTokens } from './public-prefix.ts'
 import type { Sequence } from './sequence.ts'
 import type { Speeds } from './speeds.ts'
 
@@ -26,12 +29,14 @@ export class Prefixes {
   readonly #lanes: Lanes
   readonly #speeds: Speeds
   readonly #copies: LaneCopies
+  readonly #publics: readonly Int32Array[]
 
-  constructor(llama: Llama, lanes: Lanes, speeds: Speeds, copies: LaneCopies) {
+  constructor(llama: Llama, lanes: Lanes, speeds: Speeds, copies: LaneCopies, publics: readonly Int32Array[]) {
     this.#llama = llama
     this.#lanes = lanes
     this.#speeds = speeds
     this.#copies = copies
+    this.#publics = publics
   }
 
   /** True: the sequence has more of its prompt than it had, and what it does next must be asked anew. */
@@ -44,7 +49,7 @@ export class Prefixes {
   handOn(lane: Lane, waiting: Iterable<Sequence>): Sequence | null {
     let heir: { readonly sequence: Sequence; readonly found: Prefix } | null = null
     for (const sequence of waiting) {
-      if (sequence.lane.tenant !== lane.tenant || sequence.piece(Infinity).kind !== 'prefill') continue
+      if (sequence.piece(Infinity).kind !== 'prefill') continue
       const found = this.#longest(sequence)
       if (found?.lane === lane && found.tokens > (heir?.found.tokens ?? 0)) heir = { sequence, found }
     }
@@ -65,11 +70,19 @@ export class Prefixes {
     const { trims, copies } = this.#llama.info
     if (!trims || !copies) return null
     let best: Prefix | null = null
+    const publicTokens = this.#publicTokens(plan)
     for (const other of this.#lanes.owned()) {
-      if (other === lane || other.tenant === null || other.tenant !== lane.tenant || other.content.kind !== 'fed') continue
-      const tokens = plan.from(plan.shared(other.content.fed))
+      if (other === lane || other.tenant === null || other.content.kind !== 'fed') continue
+      const most = other.tenant === lane.tenant ? Infinity : publicTokens
+      if (most < GAIN_TOKENS_MIN) continue
+      const tokens = plan.from(Math.min(most, plan.shared(other.content.fed)))
       if (tokens - fed.length >= GAIN_TOKENS_MIN && tokens > (best?.tokens ?? 0)) best = { lane: other, tokens }
     }
     return best
+  }
+
+  /** Leading tokens of the plan that are public: the most that any prefix named as such has of them. */
+  #publicTokens({ tokens }: Plan): number {
+    return this.#publics.reduce((most, named) => Math.max(most, commonTokens(tokens, named)), 0)
   }
 }

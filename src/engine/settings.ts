@@ -29,6 +29,8 @@ export interface Settings {
   /** Null: all, where a GPU is found. */
   readonly gpuLayers: number | null
   readonly libraryDir: string | null
+  /** System texts whose beginning of a prompt tenants may share. */
+  readonly publicPrefixes: readonly string[]
   /** Where the answers of probes are kept; null: asked anew at every start. */
   readonly probeCachePath: string | null
   readonly probe: boolean
@@ -81,6 +83,7 @@ export function readSettings(argv: readonly string[]): Settings {
     build: oneOf('build', given.build, BUILDS, 'cpu'),
     gpuLayers: given['gpu-layers'] === undefined ? null : whole('gpu-layers', 0, 0, GPU_LAYERS_MAX),
     libraryDir: given.library ?? null,
+    publicPrefixes: given['public-prefix'] ?? [],
     probeCachePath: given['probe-cache'] ?? null,
     probe: !given['no-probe'],
     describe: given.describe,
@@ -107,7 +110,7 @@ function parse(argv: readonly string[]) {
       options: {
         'socket': TEXT, 'model': TEXT, 'model-digest': TEXT, 'lanes': TEXT, 'lane-tokens': TEXT, 'threads': TEXT,
         'chunk-tokens': TEXT, 'library': TEXT, 'load': TEXT, 'row-unit': TEXT, 'probe-cache': TEXT,
-        'kv-type-k': TEXT, 'kv-type-v': TEXT, 'build': TEXT, 'gpu-layers': TEXT,
+        'kv-type-k': TEXT, 'kv-type-v': TEXT, 'build': TEXT, 'gpu-layers': TEXT, 'public-prefix': { type: 'string', multiple: true },
         'flash-attention': FLAG, 'no-extra-buffers': FLAG, 'no-probe': FLAG, 'describe': FLAG, 'weigh': FLAG,
       },
     }).values

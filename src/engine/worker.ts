@@ -13,6 +13,7 @@ import { describe } from './describe.ts'
 import { Llama, LlamaError } from './llama/llama.ts'
 import { EngineLoop } from './loop.ts'
 import type { EngineOptions } from './loop.ts'
+import { publicPrefix } from './public-prefix.ts'
 import { ProbeCache } from './probe-cache.ts'
 import { lostTexts } from './round-trip.ts'
 import { SettingsError, readSettings } from './settings.ts'
@@ -63,11 +64,13 @@ async function main(settings: Settings): Promise<void> {
   lostTexts(llama)
   const modelDigest = settings.modelDigest ?? await digestOf(settings.modelPath)
   const cache = probeCache(settings, llama, modelDigest)
+  const template = templateOf(llama)
   const options: Omit<EngineOptions, 'emit'> = {
     llama,
     modelDigest,
-    template: templateOf(llama),
+    template,
     chunkTokens: settings.chunkTokens,
+    publicPrefixes: settings.publicPrefixes.map((text) => publicPrefix(llama, template, text, llama.info.laneTokens)),
     calibration: await calibrate(llama),
     exact: cache?.read() ?? (settings.probe ? null : { answer: 'unknown', because: 'the probe is off' }),
     probed: (exact) => cache?.write(exact),

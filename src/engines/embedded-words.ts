@@ -28,6 +28,8 @@ export interface EngineSettings {
   readonly build?: string
   /** Null or left out: all, where the build finds a GPU. */
   readonly gpuLayers?: number | null
+  /** System texts whose beginning of a prompt tenants may share; left out: none. */
+  readonly publicPrefixes?: readonly string[]
   /** Null: the libraries that were installed with us. */
   readonly libraryDir: string | null
   /** Where the probe's answer is kept; null: asked at every start. */
@@ -37,7 +39,7 @@ export interface EngineSettings {
 export function argsOf(options: EngineSettings): string[] {
   const { modelPath, lanes, laneTokens, threads, chunkTokens } = options
   const { flashAttention, extraBuffers, rowUnit = 1, load = 'auto', libraryDir, probeCachePath } = options
-  const { kvTypeK = 'f16', kvTypeV = 'f16', build = 'cpu', gpuLayers = null } = options
+  const { kvTypeK = 'f16', kvTypeV = 'f16', build = 'cpu', gpuLayers = null, publicPrefixes = [] } = options
   return [
     '--model', modelPath,
     '--lanes', String(lanes), '--lane-tokens', String(laneTokens),
@@ -50,6 +52,8 @@ export function argsOf(options: EngineSettings): string[] {
     ...(kvTypeV === 'f16' ? [] : ['--kv-type-v', kvTypeV]),
     ...(build === 'cpu' ? [] : ['--build', build]),
     ...(gpuLayers === null ? [] : ['--gpu-layers', String(gpuLayers)]),
+    // In one word: a text may begin with a hyphen.
+    ...publicPrefixes.map((text) => `--public-prefix=${text}`),
     ...(libraryDir === null ? [] : ['--library', libraryDir]),
     ...(probeCachePath === null ? [] : ['--probe-cache', probeCachePath]),
   ]

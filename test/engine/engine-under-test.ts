@@ -8,6 +8,7 @@ import { EngineLoop } from '../../src/engine/loop.ts'
 import type { EngineOptions } from '../../src/engine/loop.ts'
 import { Llama } from '../../src/engine/llama/llama.ts'
 import type { Row } from '../../src/engine/llama/llama.ts'
+import { publicPrefix } from '../../src/engine/public-prefix.ts'
 import { templateOf } from '../../src/engine/model-template.ts'
 import type { EngineEvent } from '../../src/protocol/engine.ts'
 import { Hearing, Killed } from './played-engine.ts'
@@ -22,6 +23,8 @@ export interface EngineShape {
   readonly flashAttention: boolean
   /** Null: the probe runs. */
   readonly exact: EngineOptions['exact']
+  /** System texts. */
+  readonly publicPrefixes?: readonly string[]
 }
 
 export const PROVEN: EngineOptions['exact'] = { answer: 'yes', because: 'the test says so' }
@@ -130,6 +133,7 @@ export class EngineUnderTest implements PlayedEngine {
     this.loop = new EngineLoop({
       llama: this.llama, template: templateOf(this.llama), modelDigest: this.modelDigest,
       chunkTokens: shape.chunkTokens,
+      publicPrefixes: (shape.publicPrefixes ?? []).map((text) => publicPrefix(this.llama, templateOf(this.llama), text, shape.laneTokens)),
       calibration: CALIBRATION, exact: shape.exact, probed: () => undefined,
       emit: (event, bin = []) => this.#hear({ event, bin }),
       nowUs: () => Math.round(performance.now() * 1_000),

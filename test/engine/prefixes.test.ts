@@ -5,6 +5,8 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { after, afterEach, before, test } from 'node:test'
 import { LlamaError, type Row } from '../../src/engine/llama/llama.ts'
+import { templateOf } from '../../src/engine/model-template.ts'
+import { publicPrefix } from '../../src/engine/public-prefix.ts'
 import { writeTinyGguf } from '../../src/models/tiny-gguf.ts'
 import type { EngineEvent } from '../../src/protocol/engine.ts'
 import { writeShape } from '../models/shapes.ts'
@@ -229,6 +231,31 @@ test('a State belongs to one tenant: another cannot begin on it', async () => {
   await begin('theirs', { system: SYSTEM, user: 'mine' }, { state, tenant: 'other', keepTokens: 100 })
   const heard = engine.heard.find(({ event }) => event.kind === 'failed') ?? await engine.next(({ kind }) => kind === 'failed')
   assert.match(JSON.stringify(heard.event), /belongs to another tenant/)
+})
+
+test('what the operator has named as public is shared between tenants, and nothing behind it', async () => {
+  open({ publicPrefixes: ['Another text, which is longer than what is shared by all prompts.', SYSTEM], lanes: 4 })
+  const said = { system: SYSTEM, user: 'A question that both tenants happen to ask, word for word.' }
+  const one = await run('one', said, { tenant: 'one' })
+  const two = await run('two', said, { tenant: 'two' })
+  const own = `${said.user}<|im_end|>\n<|im_start|>assistant\n`.length
+  assert.deepEqual(tokensOf('two'), tokensOf('one'))
+  assert.deepEqual(two.spans, one.spans)
+  assert.ok(two.report.reusedTokens > SYSTEM.length && two.report.reusedTokens < two.promptTokens - said.user.length, String(two.report.reusedTokens))
+  assert.ok(two.report.computedTokens >= said.user.length && two.report.computedTokens <= own + two.outputTokens)
+  const again = await run('again', said, { tenant: 'two' })
+  assert.equal(again.report.computedTokens, 2 + again.outputTokens - 1, 'its own is its own')
+  discard('again')
+  const longer = await run('longer', { ...said, system: `${SYSTEM} And something private.` }, { tenant: 'three' })
+  assert.ok(longer.report.reusedTokens >= SYSTEM.length && longer.report.reusedTokens < two.report.reusedTokens, 'as far as the public text goes')
+  discard('longer')
+  const third = await run('third', { ...said, system: `${SYSTEM} And something private.` }, { tenant: 'four' })
+  assert.deepEqual(third.report.reusedTokens, longer.report.reusedTokens)
+})
+
+test('a public prefix that begins no prompt of the model is refused before anything is served', () => {
+  open()
+  assert.throws(() => publicPrefix(engine.llama, templateOf(engine.llama), 'far too long '.repeat(100), 512), /"far too long .*" begins no prompt of this model: .*do not fit into 512/)
 })
 
 const ROUNDS = 100
