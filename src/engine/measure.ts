@@ -17,7 +17,7 @@
 import type { ChatCall, ChatMessage } from '../protocol/chat.ts'
 import { parseCall, planCall, refusalOf } from './call-plan.ts'
 import type { CallPlan, Refusal } from './call-plan.ts'
-import { jsonEqual } from './grammar/json-text.ts'
+import { sameJson } from './grammar/json-text.ts'
 import { TemplateError } from './template.ts'
 import type { ChatTemplate, Segment } from './template.ts'
 import { TokenRecordError, decodeRecord, joinRuns, messageDigest, shortDigest } from './token-record.ts'
@@ -262,19 +262,8 @@ const isEcho = (message: ChatMessage, committed: CommittedMessage): boolean =>
   && message.toolCalls.length === committed.toolCalls.length
   && message.toolCalls.every((call, i) => {
     const own = committed.toolCalls[i]
-    return own !== undefined && call.name === own.name && sameArguments(call.arguments, own.arguments)
+    return own !== undefined && call.name === own.name && sameJson(call.arguments, own.arguments)
   })
-
-function sameArguments(a: string, b: string): boolean {
-  if (a === b) return true
-  try {
-    return jsonEqual(JSON.parse(a), JSON.parse(b))
-  } catch (error) {
-    // What is no JSON is equal only as text.
-    if (error instanceof SyntaxError) return false
-    throw error
-  }
-}
 
 // ---------------------------------------------------------------- tokens
 

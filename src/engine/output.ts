@@ -73,7 +73,9 @@ export class OutputPipeline {
       : new ReasoningParser(reasoning.tags, reasoning.opened)
     this.#tools = callsTools ? new ToolCallParser({ format, tools }) : null
     const thinking = reasoning === undefined || reasoning === null ? [] : Object.values<string>({ ...reasoning.tags })
-    this.#tags = new Set([...format.opens, ...format.tags, ...thinking])
+    // A tag may be a mark and more text behind it.
+    const marks = thinking.flatMap((tag) => [tag, ...tag.match(/<[^<>]*>/g) ?? []])
+    this.#tags = new Set([...format.opens, ...format.tags, ...marks])
   }
 
   /** Text of a tool call that was opened and is not over, from its opening to the last token, shown or not. */

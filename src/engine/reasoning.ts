@@ -18,6 +18,7 @@ const KNOWN: readonly ReasoningTags[] = [
   { open: '<seed:think>', close: '</seed:think>' },
   { open: '<mm:think>', close: '</mm:think>' },
   { open: '<|START_THINKING|>', close: '<|END_THINKING|>' },
+  { open: '<|channel>thought', close: '<channel|>' },
 ]
 
 /** The tags that a chat template knows; null where it knows none. */

@@ -15,13 +15,15 @@ export interface Turn {
   readonly role: string
   content: string
   readonly reasoning_content?: string
+  /** What some templates call the same. */
+  readonly thinking?: string
   readonly tool_calls?: readonly unknown[]
   readonly tool_call_id?: string
   readonly name?: string
 }
 
 export const turn = (role: string, content: string, reasoning?: string): Turn =>
-  ({ role, content, ...(reasoning === undefined || reasoning === '' ? {} : { reasoning_content: reasoning }) })
+  ({ role, content, ...(reasoning === undefined || reasoning === '' ? {} : { reasoning_content: reasoning, thinking: reasoning }) })
 
 export const nativeTool = ({ name, description, parameters }: ToolDefinition): unknown =>
   ({ type: 'function', function: { name, description, parameters } })

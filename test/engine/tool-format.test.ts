@@ -107,6 +107,9 @@ const WRITTEN: readonly (readonly [string, string, string])[] = [
     + '<invoke name="stop">\n<parameter name="city">東京</parameter>\n<parameter name="days">1</parameter>\n</invoke>\n</minimax:tool_call>', 'Gut.'],
   ['dsml', 'Gut.\n<｜DSML｜tool_calls>\n<｜DSML｜invoke name="find">\n<｜DSML｜parameter name="city" string="true">Köln "}" [x]</｜DSML｜parameter>\n<｜DSML｜parameter name="days" string="false">3</｜DSML｜parameter>\n</｜DSML｜invoke>\n'
     + '<｜DSML｜invoke name="stop">\n<｜DSML｜parameter name="city" string="true">東京</｜DSML｜parameter>\n<｜DSML｜parameter name="days" string="false">1</｜DSML｜parameter>\n</｜DSML｜invoke>\n</｜DSML｜tool_calls>', 'Gut.'],
+  ['apertus', `Gut.<|tools_prefix|>[{"find": ${A}}, {"stop": ${B}}]<|tools_suffix|>`, 'Gut.'],
+  ['python', `Gut.<|tool_call_start|>[find(city='Köln "}" [x]', days=3), stop( city = "東京" , days=1 )]<|tool_call_end|>`, 'Gut.'],
+  ['gemma', 'Gut.<|tool_call>call:find{city:<|"|>Köln "}" [x]<|"|>,days:3}<tool_call|><|tool_call>call:stop{city:<|"|>東京<|"|>,days:1}<tool_call|>', 'Gut.'],
   ['json', `[{"name": "find", "arguments": ${A}}, {"type": "function", "name": "stop", "parameters": ${B}}]`, ''],
   ['json', ` functools[{"name": "find", "arguments": ${A}}, {"name": "stop", "arguments": ${B}}]`, ''],
   ['llama3', `{"name": "find", "parameters": ${A}}\n{"type": "function", "name": "stop", "parameters": ${B}}`, ''],
@@ -220,6 +223,36 @@ describe('values that are written as text', () => {
   test('that are no JSON are text, whatever is declared', () => {
     assert.equal(given('Ulm', {}), '{"v": "Ulm"}')
     assert.equal(given('1 and 2', typed('integer')), '{"v": "1 and 2"}')
+  })
+})
+
+describe('values that are nearly JSON', () => {
+  const given = (name: string, text: string): string => seen(text, { toolFormat: formatOf(name) }).calls[0]?.[1] ?? 'no call'
+
+  test('are told as JSON: words, numbers, lists, objects and text of any quotes', () => {
+    for (const [written, told] of [
+      ["a=True, b=None, c=false, d=-1.5e3", '{"a": true, "b": null, "c": false, "d": -1.5e3}'],
+      [`a=["x", 'y', []], b={"k": {'l': 1}}, c={}`, '{"a": ["x", "y", []], "b": {"k": {"l": 1}}, "c": {}}'],
+      [String.raw`a='it\'s', b="a\n\u00e9\\", c='it's a "b"'`, String.raw`{"a": "it's", "b": "a\n\u00e9\\", "c": "it's a \"b\""}`],
+      ['', '{}'],
+    ] as const) assert.equal(given('python', `<|tool_call_start|>[find(${written})]<|tool_call_end|>`), told)
+    const nested = '{a:{b:[<|"|>x\n<|"|>,{c:true}]},d:null,e:[]}'
+    assert.equal(given('gemma', `<|tool_call>call:find${nested}<tool_call|>`), '{"a": {"b": ["x\\n", {"c": true}]}, "d": null, "e": []}')
+    for (const name of ['python', 'gemma']) {
+      for (const given of ['x', '01', '[1', '{1}', '1 2']) {
+        const text = name === 'python' ? `<|tool_call_start|>[other(a=${given})]<|tool_call_end|>` : `<|tool_call>call:other{a:${given}}<tool_call|>`
+        assert.deepEqual(alike(text, { toolFormat: formatOf(name) }), { content: text, reasoning: '', calls: [] }, text)
+      }
+    }
+  })
+
+  test('calls that no template writes are written so that they are read back', () => {
+    const value = fc.dictionary(fc.stringMatching(/^[a-z_]{1,6}$/), fc.jsonValue({ maxDepth: 2 }))
+    fc.assert(fc.property(fc.array(fc.tuple(fc.constantFrom('find', 'stop'), value), { minLength: 1, maxLength: 3 }), (called) => {
+      const calls = called.map(([name, own]) => ({ name, arguments: JSON.stringify(own) }))
+      const found = seen(writeMessage(formatOf('python'), '', calls), { toolFormat: formatOf('python') })
+      assert.deepEqual(found.calls.map(([name, text]) => [name, JSON.parse(text)]), called.map(([name, own]) => [name, JSON.parse(JSON.stringify(own))]))
+    }), { numRuns: 500 })
   })
 })
 

@@ -28,3 +28,15 @@ export function jsonEqual(a: unknown, b: unknown, depth = 0): boolean {
   return left.length === right.size
     && left.every(([key, value]) => right.has(key) && jsonEqual(value, right.get(key), depth + 1))
 }
+
+/** Two texts of JSON that are equal. */
+export function sameJson(a: string, b: string): boolean {
+  if (a === b) return true
+  try {
+    return jsonEqual(JSON.parse(a), JSON.parse(b))
+  } catch (error) {
+    // What is no JSON is equal only as text.
+    if (error instanceof SyntaxError) return false
+    throw error
+  }
+}

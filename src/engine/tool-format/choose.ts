@@ -6,7 +6,7 @@
  *   written  it writes the tools but no calls, and its text names the opening of a form: calls go into the content
  *   plain    neither: the tools go into the system text and the calls into the content, in the Hermes form
  */
-import { jsonEqual } from '../grammar/json-text.ts'
+import { sameJson } from '../grammar/json-text.ts'
 import { ReasoningParser, opensReasoning } from '../reasoning.ts'
 import type { ReasoningTags } from '../reasoning.ts'
 import type { CommittedMessage } from '../token-record.ts'
@@ -15,6 +15,8 @@ import { nativeTool, nativeTurns, turn } from '../turns.ts'
 import type { Turn } from '../turns.ts'
 import { writeMessage } from './format.ts'
 import type { ToolFormat } from './format.ts'
+import { apertus } from './apertus.ts'
+import { gemma } from './gemma.ts'
 import { glm } from './glm.ts'
 import { granite } from './granite.ts'
 import { hermes } from './hermes.ts'
@@ -24,6 +26,7 @@ import { llama3 } from './llama3.ts'
 import { markedJson } from './marked-json.ts'
 import { mistral, mistralList } from './mistral.ts'
 import { namedJson } from './named-json.ts'
+import { python } from './python.ts'
 import { qwenCoder } from './qwen-coder.ts'
 
 /**
@@ -46,7 +49,8 @@ interface AskedTemplate {
 
 /** Those that are told from others by more of their text come first. */
 export const FORMATS: readonly ToolFormat[] = [
-  hermes, qwenCoder, glm, mistralList, mistral, granite, ...markedJson, ...namedJson, ...invoke, json, llama3,
+  hermes, qwenCoder, glm, mistralList, mistral, granite, ...markedJson, ...namedJson, ...invoke,
+  apertus, python, gemma, json, llama3,
 ]
 
 /** Plain letters, so that no filter changes them. */
@@ -94,7 +98,8 @@ function writtenUse(template: AskedTemplate): ToolUse | null {
   const { source, render } = template
   const own = ['values', 'text'] as const
   if (own.some((as) => ask(template, hermes, as, CALLS.slice(0, 1))?.text.includes('Bad Urach') === true)) return null
-  const format = FORMATS.find((each) => each.writing !== null && each.opens.some((open) => source.includes(open)))
+  const format = FORMATS.find((each) =>
+    (each.writing !== null || each.write !== undefined) && (each.hints ?? each.opens).some((hint) => source.includes(hint)))
   if (format === undefined) return null
   const turns = [turn('user', 'x'), turn('assistant', 'y'), turn('tool', PROBE)]
   const results = render(turns, null, true)?.includes(PROBE) === true ? 'tool' : 'user'
@@ -130,7 +135,7 @@ function writesExactly(format: ToolFormat, { calls, text }: Asked): boolean {
 function readsBack(format: ToolFormat, { calls, text, opened }: Asked, { reasoning }: AskedTemplate): boolean {
   const { toolCalls } = readMessage(format, text, reasoning === null ? null : { tags: reasoning, opened })
   return toolCalls.length === calls.length && calls.every(({ name, arguments: given }, i) =>
-    toolCalls[i]?.name === name && jsonEqual(JSON.parse(toolCalls[i].arguments), JSON.parse(given)))
+    toolCalls[i]?.name === name && sameJson(toolCalls[i].arguments, given))
 }
 
 /** All of a message at once. */

@@ -19,6 +19,8 @@ export interface ToolFormat {
   readonly name: string
   /** Each opens a section: one call or several. None begins with another. */
   readonly opens: readonly string[]
+  /** What in a template's text says that its model has the form; absent: the openings. */
+  readonly hints?: readonly string[]
   /** A section may also begin with one of these characters where the message has no text before it. */
   readonly bare: string
   /** What belongs to the form where it stands right before an opening that follows text. */
@@ -29,6 +31,8 @@ export interface ToolFormat {
   read(open: string, section: Section): Reading
   /** Null where the arguments of a call are not written as JSON. */
   readonly writing: CallWriting | null
+  /** How calls are written where they are not; absent: the template must do it. */
+  write?(calls: readonly Call[]): string
   /** The id of a message's call, where the model reads more in it than a name. */
   callId?(name: string, index: number): string
 }
@@ -45,11 +49,26 @@ export interface CallWriting {
 interface Call { readonly name: string; readonly arguments: string }
 
 /** A message as a model of that form writes it. */
-export function writeMessage({ lead, writing }: ToolFormat, content: string, calls: readonly Call[]): string {
-  if (calls.length === 0 || writing === null) return content
-  const texts = calls.map((call) => writing.head(call.name) + call.arguments + writing.tail)
-  return content + (content === '' ? '' : lead) + writing.begin + texts.join(writing.between) + writing.end
+export function writeMessage(format: ToolFormat, content: string, calls: readonly Call[]): string {
+  if (calls.length === 0) return content
+  const { lead, writing } = format
+  const written = writing === null ? format.write?.(calls) : writeCalls(writing, calls)
+  return written === undefined ? content : content + (content === '' ? '' : lead) + written
 }
+
+function writeCalls(writing: CallWriting, calls: readonly Call[]): string {
+  const texts = calls.map((call) => writing.head(call.name) + call.arguments + writing.tail)
+  return writing.begin + texts.join(writing.between) + writing.end
+}
+
+/** Calls as a list of JSON objects after an opening. */
+export const listWriting = (open: string, close = '', keys = { name: 'name', arguments: 'arguments' }): CallWriting => ({
+  begin: `${open}[`,
+  head: (called) => `{"${keys.name}": ${JSON.stringify(called)}, "${keys.arguments}": `,
+  tail: '}',
+  between: ', ',
+  end: `]${close}`,
+})
 
 // ---------------------------------------------------------------- what a reader works on
 

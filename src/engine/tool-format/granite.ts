@@ -3,6 +3,7 @@
  *
  *   <|tool_call|>[{"name": "x", "arguments": {...}}, ...]
  */
+import { listWriting } from './format.ts'
 import type { ToolFormat } from './format.ts'
 import { readJsonList } from './json-call.ts'
 import type { JsonKeys } from './json-call.ts'
@@ -16,13 +17,7 @@ export const granite: ToolFormat = {
   bare: '',
   lead: '',
   tags: [],
-  writing: {
-    begin: `${OPEN}[`,
-    head: (name) => `{"name": ${JSON.stringify(name)}, "arguments": `,
-    tail: '}',
-    between: ', ',
-    end: ']',
-  },
+  writing: listWriting(OPEN),
   *read(open, section) {
     yield* section.space()
     if (open === OPEN) yield* section.must('[')

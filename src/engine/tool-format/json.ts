@@ -4,6 +4,7 @@
  *
  *   {"name": "x", "arguments": {...}}      [{"name": "x", "arguments": {...}}, ...]
  */
+import { listWriting } from './format.ts'
 import type { ToolFormat } from './format.ts'
 import { readJsonCall, readJsonList } from './json-call.ts'
 import type { JsonKeys } from './json-call.ts'
@@ -16,13 +17,7 @@ export const json: ToolFormat = {
   bare: '{[',
   lead: '',
   tags: [],
-  writing: {
-    begin: '[',
-    head: (name) => `{"name": ${JSON.stringify(name)}, "arguments": `,
-    tail: '}',
-    between: ', ',
-    end: ']',
-  },
+  writing: listWriting(''),
   *read(open, section) {
     if (open !== '' || (yield* section.found('['))) yield* readJsonList(section, KEYS)
     else yield* readJsonCall(section, KEYS)

@@ -6,6 +6,7 @@
  *   <tool_calls>\n{"name": "x", "arguments": {...}}\n</tool_calls>                           MiniMax M1, Apriel
  *   <|function_call|>{"name": "x", "arguments": {...}}                                              GigaChat 3
  */
+import { listWriting } from './format.ts'
 import type { CallWriting, ToolFormat } from './format.ts'
 import { readJsonCall, readJsonList } from './json-call.ts'
 import type { JsonKeys } from './json-call.ts'
@@ -17,11 +18,7 @@ interface Marks { readonly name: string; readonly open: string; readonly close: 
 const between = ({ name, open, close, keys = KEYS }: Marks, around: Partial<CallWriting>, lead = ''): ToolFormat => ({
   name, opens: [open], bare: '', lead, tags: close === '' ? [] : [close],
   writing: {
-    begin: `${open}[`,
-    head: (called) => `{"${keys.name}": ${JSON.stringify(called)}, "${keys.arguments[0] ?? ''}": `,
-    tail: '}',
-    between: ', ',
-    end: `]${close}`,
+    ...listWriting(open, close, { name: keys.name, arguments: keys.arguments[0] ?? '' }),
     ...around,
   },
   *read(_open, section) {

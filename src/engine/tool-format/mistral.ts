@@ -4,7 +4,7 @@
  *   [TOOL_CALLS][{"name": "x", "arguments": {...}}, ...]
  *   [TOOL_CALLS]x[ARGS]{...}[TOOL_CALLS]x[CALL_ID]a1b2c3d4e[ARGS]{...}
  */
-import { NAME_CHARS_MAX, NotACall } from './format.ts'
+import { NAME_CHARS_MAX, NotACall, listWriting } from './format.ts'
 import type { Reading, Section, ToolFormat } from './format.ts'
 import { readJsonList } from './json-call.ts'
 import type { JsonKeys } from './json-call.ts'
@@ -17,13 +17,7 @@ const KEYS: JsonKeys = { name: 'name', arguments: ['arguments'], others: null, o
 
 export const mistralList: ToolFormat = {
   name: 'mistral-list', opens: [OPEN], bare: '', lead: '', tags: [],
-  writing: {
-    begin: `${OPEN}[`,
-    head: (name) => `{"name": ${JSON.stringify(name)}, "arguments": `,
-    tail: '}',
-    between: ', ',
-    end: ']',
-  },
+  writing: listWriting(OPEN),
   *read(_open, section) {
     yield* section.space()
     yield* section.must('[')
