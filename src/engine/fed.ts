@@ -15,9 +15,19 @@ const DIGEST_DIGITS = 16
 export class Fed {
   readonly #tokens: number[] = []
   readonly #origins: Origin[] = []
+  #copied = 0
 
   get length(): number {
     return this.#tokens.length
+  }
+
+  /** Leading tokens that came out of another lane. */
+  get copied(): number {
+    return this.#copied
+  }
+
+  cameFromAnother(tokens: number): void {
+    this.#copied = tokens
   }
 
   push(token: number, origin: Origin): void {
@@ -28,6 +38,7 @@ export class Fed {
   cut(length: number): void {
     this.#tokens.length = Math.min(this.#tokens.length, length)
     this.#origins.length = this.#tokens.length
+    this.#copied = Math.min(this.#copied, this.#tokens.length)
   }
 
   /** Leading tokens equal to those of `tokens`. */

@@ -41,7 +41,8 @@ export function finishedOf(
       resume: resumeOf(sequence, exact),
       promptTokens: plan.promptTokens,
       outputTokens: outputs.length,
-      cachedTokens: Math.min(plan.promptTokens, Math.min(plan.begin, start.baseTokens) + sequence.account.reusedTokens),
+      // Also what an earlier run of the call had from another lane.
+      cachedTokens: Math.min(plan.promptTokens, Math.max(Math.min(plan.begin, start.baseTokens), fed.copied)),
     },
   }
 }

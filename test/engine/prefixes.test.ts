@@ -134,6 +134,25 @@ test('the same prompt again computes two tokens of it: the logits of its last ar
   assert.equal(again.cachedTokens, first.promptTokens - 2)
 })
 
+test('a call that is paused after it began from a copy still says so, and computes nothing twice', async () => {
+  open()
+  await run('first', { system: SYSTEM, user: 'the first' })
+  const said = { system: SYSTEM, user: 'another one' }
+  const start = await begin('call', said, { maxTokens: 200 })
+  await engine.next((event) => event.kind === 'tokens' && event.call === 'call')
+  engine.tell({ kind: 'pause', call: 'call', attempt: 1 })
+  const { event } = await engine.next(({ kind }) => kind === 'paused')
+  assert.ok(event.kind === 'paused' && event.report.reusedTokens > 200)
+  const shown = tokensOf('call')
+  const keepTokens = event.report.tailPrefilled + event.report.tailDecoded
+  engine.tell({ kind: 'measure', call: 'call', body: start.body, records: [] })
+  const { bin } = await engine.next(({ kind }) => kind === 'measured')
+  engine.tell({ ...start, attempt: 2, forced: shown, keepTokens, maxTokens: shown.length + 4 }, [bin[0] ?? new Uint8Array()])
+  const ended = await finish('call')
+  assert.equal(ended.cachedTokens, event.report.reusedTokens)
+  assert.deepEqual([ended.report.reusedTokens, ended.report.computedTokens], [0, 4])
+})
+
 test('what another lane learns while a call waits or reads is used at its next chunk, in both directions', async () => {
   open({ chunkTokens: 16, lanes: 3 })
   const said = { system: SYSTEM, user: 'one question' }

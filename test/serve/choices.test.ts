@@ -32,7 +32,7 @@ test('choices differ, are the same again, the first is what it would be alone, a
   await server.close()
 })
 
-test('more choices than lanes come in waves, and the engine reads the prompt once where it can', async () => {
+test('more choices than lanes come in waves, each in a thread of its own in one program', async () => {
   const server = await served({}, { lanes: 3 })
   const all = await completion(server.url, { ...FIELDS, n: 6 })
   assert.equal(new Set(textsOf(all)).size, 6)
