@@ -38,7 +38,10 @@ export class AloneStage implements Stage {
     throw new Error('nobody is disturbed here')
   }
 
-  async ready(): Promise<void> {}
+  /** It is killed at its end only. */
+  ready(): Promise<void> {
+    return Promise.reject(new Error('the play is over'))
+  }
 
   clear(): void {
     this.#engine.forget()
@@ -57,6 +60,7 @@ export class CompanyStage implements Stage {
   readonly #engines: EngineInHand[]
   readonly #restarting: (Promise<void> | null)[] = [null, null]
   #reign = 1
+  #isOver = false
 
   private constructor(settings: EngineSettings, folders: Folders, engines: EngineInHand[]) {
     this.#settings = settings
@@ -91,6 +95,7 @@ export class CompanyStage implements Stage {
 
   async ready(): Promise<void> {
     await Promise.all(this.#restarting)
+    if (this.#isOver) throw new Error('the play is over')
   }
 
   /** Between two rounds: nobody runs. */
@@ -100,6 +105,7 @@ export class CompanyStage implements Stage {
   }
 
   async close(): Promise<void> {
+    this.#isOver = true
     await Promise.all(this.#engines.map((engine) => engine.kill()))
   }
 

@@ -65,15 +65,15 @@ export class Life {
 
   /** Yields one batch after another and goes on once it was decoded. */
   *live(): Generator<readonly Row[], Lived> {
+    for (const [i, companion] of this.#companions.entries()) {
+      const tokens = given(2_000 + i, Math.min(COMPANION_TOKENS + i, this.#llama.info.batchTokens))
+      yield tokens.map((token, position) => row(companion.lane, position, token))
+      companion.position = tokens.length
+    }
     if (this.#way.replays) {
       yield* this.#prefill(given(1_000, EARLIER_TOKENS))
       this.#llama.cut(this.#lane.index, 0)
       this.#position = 0
-    }
-    for (const [i, companion] of this.#companions.entries()) {
-      const tokens = given(2_000 + i, COMPANION_TOKENS + i)
-      yield tokens.map((token, position) => row(companion.lane, position, token))
-      companion.position = tokens.length
     }
     this.#draw(yield* this.#prefill(given(0, PROMPT_TOKENS)))
     yield* this.#decode()

@@ -26,8 +26,10 @@ export class Probe {
   constructor(llama: Llama, lanes: Lanes, chunkTokens: number) {
     this.#llama = llama
     this.#lanes = lanes
-    const way = (name: string, other: Partial<Way>): Way =>
-      ({ name, chunkTokens, company: 0, changesLane: false, replays: false, ...other })
+    const way = (name: string, other: Partial<Way>): Way => {
+      const { chunkTokens: chunk = chunkTokens, ...rest } = other
+      return { name, company: 0, changesLane: false, replays: false, ...rest, chunkTokens: Math.min(chunk, chunkTokens) }
+    }
     this.#ways = [
       way('alone', {}),
       way('in chunks of 23 tokens, with a remainder of one', { chunkTokens: 23 }),

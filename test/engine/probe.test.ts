@@ -61,6 +61,17 @@ test('the probe lets go of its lanes for whoever comes, changes nothing for them
   for (const output of outputs) assert.deepEqual(output, outputs[0])
 })
 
+test('the probe asks no more of a batch than it holds, however many lanes and however small its chunks', async () => {
+  for (const [lanes, chunkTokens] of [[3, 4], [24, 16], [40, 32]] as const) {
+    await open({ lanes, chunkTokens })
+    const { event } = await engine.next((each) => each.kind === 'engine')
+    assert.ok(event.kind === 'engine')
+    assert.equal(event.engine.exact.answer, 'yes', event.engine.exact.because)
+    assert.match(event.engine.exact.because, new RegExp(`up to ${lanes - 1} other lanes`))
+    if (lanes < 40) await engine.kill()
+  }
+})
+
 test('without two free lanes the probe waits', async () => {
   await open({ lanes: 1 })
   await sleep(100)
