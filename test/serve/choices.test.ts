@@ -2,8 +2,9 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import OpenAI from 'openai'
-import type { Server } from '../../src/main.ts'
-import { completion, MODEL, served, until, type Completion } from './served.ts'
+import { defaultConfig } from '../../src/config.ts'
+import { start, type Server } from '../../src/main.ts'
+import { completion, folder, MODEL, served, until, type Completion } from './served.ts'
 
 const MESSAGES = [{ role: 'user', content: 'Say something, whatever it is, as long as it is long. '.repeat(6) }]
 const FIELDS = { messages: MESSAGES, seed: 21, temperature: 1, max_tokens: 24 }
@@ -90,4 +91,22 @@ test('a client that leaves frees every choice', async () => {
   await until(() => isIdle(server))
   await until(() => [...server.driver.core.engines.values()].every(({ ownedGranules }) => ownedGranules === 0))
   await server.close()
+})
+
+test('on a scripted engine, and before an upstream, choices are so many calls too', async () => {
+  const serving = async (engine: object): Promise<Server> => {
+    const server = await start(defaultConfig({ dataDir: folder(), listen: { port: 0 }, logLevel: 'silent', engines: [engine] }))
+    await until(async () => ((await (await fetch(`${server.url}/v1/models`)).json()) as { data: unknown[] }).data.length > 0)
+    return server
+  }
+  const scripted = await serving({ id: 'script', kind: 'scripted', script: { models: [MODEL], items: [{ text: 'So it is.' }] } })
+  const before = await serving({ id: 'up', kind: 'openai', baseUrl: scripted.url, model: MODEL })
+  for (const server of [scripted, before]) {
+    const all = await completion(server.url, { ...FIELDS, n: 3 })
+    assert.deepEqual(textsOf(all), ['So it is.', 'So it is.', 'So it is.'])
+    assert.equal(server.driver.core.calls.size, 3)
+  }
+  assert.equal(scripted.driver.core.calls.size, 6)
+  await before.close()
+  await scripted.close()
 })
