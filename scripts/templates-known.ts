@@ -12,7 +12,6 @@ export const KNOWN: ReadonlyMap<string, string> = new Map([
   ['MiniMax-M3', `a tag for each parameter, every tag behind a mark of its own; ${ELSE}`],
   ['fireworks-ai-llama-3-firefunction-v2', 'it adds a variable "datetime" to its text, which nobody gives it'],
   ['muse-glimmer', `calls in messages addressed to a tool; ${ELSE}`],
-  ['openai-gpt-oss-120b', `calls and reasoning in channels; ${ELSE}`],
   ['openbmb-MiniCPM5-1B', `the filter "min", which the template engine does not have; ${ELSE}`],
   ['tencent-Hy3', 'str.format, which the template engine does not have'],
 ])

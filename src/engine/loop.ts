@@ -27,6 +27,7 @@ import type { Llama, Row } from './llama/llama.ts'
 import { measuring } from './measure.ts'
 import { Moves } from './moves.ts'
 import { Prefixes } from './prefixes.ts'
+import { tagsOf } from './output.ts'
 import { Probe } from './probe.ts'
 import type { Exact } from './probe.ts'
 import { Running } from './running.ts'
@@ -92,7 +93,7 @@ export class EngineLoop {
     this.#contextTokens = Math.min(llama.info.laneTokens, llama.info.trainedContext)
     this.#imageKey = imageKey(llama.info, modelDigest)
     this.#exact = exact ?? UNKNOWN
-    const grammars = this.#grammars = new Grammars(llama)
+    const grammars = this.#grammars = new Grammars(llama, tagsOf(template.toolUse.format, template.reasoning))
     const lanes = this.#lanes = new Lanes(llama.info.lanes)
     const speeds = this.#speeds = new Speeds(calibration)
     this.#schedule = new Schedule(chunkTokens)

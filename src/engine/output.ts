@@ -14,7 +14,8 @@
 import assert from 'node:assert/strict'
 import type { ToolDefinition } from '../protocol/chat.ts'
 import type { WirePart } from '../protocol/engine.ts'
-import { ReasoningParser } from './reasoning.ts'
+import { readerOf } from './channels.ts'
+import type { ReasoningReader } from './channels.ts'
 import type { ReasoningTags, Told } from './reasoning.ts'
 import { StopSearch } from './stop.ts'
 import { hermes } from './tool-format/hermes.ts'
@@ -51,7 +52,7 @@ export class OutputPipeline {
   readonly #isEnd: (token: number) => boolean
   readonly #decoder = new Utf8Decoder()
   readonly #stops: StopSearch
-  readonly #reasoning: ReasoningParser | null
+  readonly #reasoning: ReasoningReader | null
   readonly #tools: ToolCallParser | null
   /** Control tokens that are read as their text. */
   readonly #tags: ReadonlySet<string>
@@ -70,12 +71,9 @@ export class OutputPipeline {
     this.#stops = new StopSearch(stops)
     this.#reasoning = reasoning === undefined || reasoning === null
       ? null
-      : new ReasoningParser(reasoning.tags, reasoning.opened)
+      : readerOf(reasoning.tags, reasoning.opened)
     this.#tools = callsTools ? new ToolCallParser({ format, tools }) : null
-    const thinking = reasoning === undefined || reasoning === null ? [] : Object.values<string>({ ...reasoning.tags })
-    // A tag may be a mark and more text behind it.
-    const marks = thinking.flatMap((tag) => [tag, ...tag.match(/<[^<>]*>/g) ?? []])
-    this.#tags = new Set([...format.opens, ...format.tags, ...marks])
+    this.#tags = tagsOf(format, reasoning?.tags ?? null)
   }
 
   /** Text of a tool call that was opened and is not over, from its opening to the last token, shown or not. */
@@ -160,4 +158,11 @@ export class OutputPipeline {
       silent: this.#silent.filter((index) => index < keptTokens),
     }
   }
+}
+
+/** What is read as text where a vocabulary has it as a control token: the marks of calls and of reasoning. */
+export function tagsOf(format: ToolFormat, reasoning: ReasoningTags | null): ReadonlySet<string> {
+  const thinking = reasoning === null ? [] : [reasoning.open, reasoning.close]
+  // A tag may be a mark and more text behind it.
+  return new Set([...format.opens, ...format.tags, ...thinking].flatMap((tag) => [tag, ...tag.match(/<[^<>]*>/g) ?? []]))
 }

@@ -10,7 +10,12 @@
 import { overlap } from './stop.ts'
 import { isSpace } from './tool-format/format.ts'
 
-export interface ReasoningTags { readonly open: string; readonly close: string }
+export interface ReasoningTags {
+  readonly open: string
+  readonly close: string
+  /** They are headings of messages: `channels.ts` reads them. */
+  readonly inChannels?: true
+}
 
 const KNOWN: readonly ReasoningTags[] = [
   { open: '<think>', close: '</think>' },
@@ -19,11 +24,12 @@ const KNOWN: readonly ReasoningTags[] = [
   { open: '<mm:think>', close: '</mm:think>' },
   { open: '<|START_THINKING|>', close: '<|END_THINKING|>' },
   { open: '<|channel>thought', close: '<channel|>' },
+  { open: '<|channel|>analysis<|message|>', close: '<|end|>', inChannels: true },
 ]
 
 /** The tags that a chat template knows; null where it knows none. */
 export const reasoningOf = (source: string): ReasoningTags | null =>
-  KNOWN.find(({ close }) => source.includes(close)) ?? null
+  KNOWN.find(({ open, close, inChannels }) => source.includes(close) && (inChannels !== true || source.includes(open))) ?? null
 
 /** The prompt leaves the model in the middle of its reasoning. */
 export const opensReasoning = (tags: ReasoningTags, prompt: string): boolean => prompt.trimEnd().endsWith(tags.open)

@@ -114,6 +114,10 @@ export class ChatTemplate {
     try {
       return this.#template.render(this.#context(turns, tools, true))
     } catch (error) {
+      // One that takes no reasoning beside an answer and calls drops it: then it is rendered as without.
+      const plain = turns.map(({ thinking: _, reasoning_content: __, ...rest }) => rest)
+      const again = turns.some(({ thinking }) => thinking !== undefined) ? this.#asked(plain, tools, true) : null
+      if (again !== null) return again
       throw new TemplateError(`the model's chat template refused these messages: ${reason(error)}`, { cause: error })
     }
   }

@@ -107,6 +107,7 @@ const WRITTEN: readonly (readonly [string, string, string])[] = [
     + '<invoke name="stop">\n<parameter name="city">東京</parameter>\n<parameter name="days">1</parameter>\n</invoke>\n</minimax:tool_call>', 'Gut.'],
   ['dsml', 'Gut.\n<｜DSML｜tool_calls>\n<｜DSML｜invoke name="find">\n<｜DSML｜parameter name="city" string="true">Köln "}" [x]</｜DSML｜parameter>\n<｜DSML｜parameter name="days" string="false">3</｜DSML｜parameter>\n</｜DSML｜invoke>\n'
     + '<｜DSML｜invoke name="stop">\n<｜DSML｜parameter name="city" string="true">東京</｜DSML｜parameter>\n<｜DSML｜parameter name="days" string="false">1</｜DSML｜parameter>\n</｜DSML｜invoke>\n</｜DSML｜tool_calls>', 'Gut.'],
+  ['harmony', `Gut.<|channel|>commentary to=functions.find <|constrain|>json<|message|>${A}<|call|><|channel|>commentary to=functions.stop<|message|>${B}<|call|>`, 'Gut.'],
   ['apertus', `Gut.<|tools_prefix|>[{"find": ${A}}, {"stop": ${B}}]<|tools_suffix|>`, 'Gut.'],
   ['python', `Gut.<|tool_call_start|>[find(city='Köln "}" [x]', days=3), stop( city = "東京" , days=1 )]<|tool_call_end|>`, 'Gut.'],
   ['gemma', 'Gut.<|tool_call>call:find{city:<|"|>Köln "}" [x]<|"|>,days:3}<tool_call|><|tool_call>call:stop{city:<|"|>東京<|"|>,days:1}<tool_call|>', 'Gut.'],
@@ -223,6 +224,42 @@ describe('values that are written as text', () => {
   test('that are no JSON are text, whatever is declared', () => {
     assert.equal(given('Ulm', {}), '{"v": "Ulm"}')
     assert.equal(given('1 and 2', typed('integer')), '{"v": "1 and 2"}')
+  })
+})
+
+describe('an answer in channels', () => {
+  const CHANNELS = { open: '<|channel|>analysis<|message|>', close: '<|end|>', inChannels: true } as const
+  const answer: Options = { toolFormat: formatOf('harmony'), reasoning: { tags: CHANNELS, opened: false } }
+  const NEXT = '<|end|><|start|>assistant'
+
+  test('is reasoning, text and calls, whichever of them come, at every cut', () => {
+    const thought = `<|channel|>analysis<|message|>weil é${NEXT}`
+    const call = `<|channel|>commentary to=functions.find <|constrain|>json<|message|>${A}`
+    const inTemplate = ` to=functions.find<|channel|>commentary json<|message|>${A}<|call|>`
+    for (const [text, found] of [
+      ['<|channel|>final<|message|>Ja.', { content: 'Ja.', reasoning: '', calls: [] }],
+      [`${thought}<|channel|>final<|message|>Ja.\n<b>`, { content: 'Ja.\n<b>', reasoning: 'weil é', calls: [] }],
+      [`${thought}${call}`, { content: '', reasoning: 'weil é', calls: [['find', A]] }],
+      [`${thought}${call}<|call|>`, { content: '', reasoning: 'weil é', calls: [['find', A]] }],
+      [inTemplate, { content: '', reasoning: '', calls: [['find', A]] }],
+      [`<|channel|>commentary<|message|>I look.${NEXT}${call}<|end|>`, { content: 'I look.', reasoning: '', calls: [['find', A]] }],
+      [`${thought}${thought}<|channel|>final<|message|>Ja.`, { content: 'Ja.', reasoning: 'weil é\nweil é', calls: [] }],
+      [`<|channel|>analysis<|message|>a<|en`, { content: '', reasoning: 'a<|en', calls: [] }],
+    ] as const) assert.deepEqual(alike(text, answer), found, text)
+  })
+
+  test('that has no headings, or odd ones, is text', () => {
+    for (const text of ['Ja.', '<|message|>x', ' to be or not', `<|channel|>final\n<|message|>x`, `<|channel|>${'y'.repeat(300)}<|message|>x`, '<|channel|>fin', '<|start|>', ' ']) {
+      assert.deepEqual(alike(text, answer), { content: text, reasoning: '', calls: [] }, text)
+    }
+  })
+
+  test('is told the same at every cut, whatever it is made of', () => {
+    const piece = fc.constantFrom(
+      '<|channel|>', 'analysis', 'final', 'commentary', ' to=functions.find', '<|message|>', '<|end|>', '<|start|>assistant', '<|call|>',
+      '{"a": 1}', 'x', '\n', ' ', '<|constrain|>json', 'é',
+    )
+    fc.assert(fc.property(fc.array(piece, { maxLength: 12 }), (texts) => { alike(texts.join(''), answer) }), { numRuns: 400 })
   })
 })
 

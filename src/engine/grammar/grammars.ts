@@ -12,12 +12,15 @@ const KEPT_MAX = 8
 
 export class Grammars {
   readonly #vocabulary: Vocabulary
+  readonly #tags: ReadonlySet<string>
   #tokens: TokenBytes | null = null
   /** By their text, the one used last at the end. */
   readonly #kept = new Map<string, ReadGrammar>()
 
-  constructor(vocabulary: Vocabulary) {
+  /** `tags`: control tokens that are read as their text. */
+  constructor(vocabulary: Vocabulary, tags: ReadonlySet<string> = new Set()) {
     this.#vocabulary = vocabulary
+    this.#tags = tags
   }
 
   /** A grammar at its beginning. Throws GrammarError where the text is none, or opens too many ways. */
@@ -33,7 +36,7 @@ export class Grammars {
   #read(gbnf: string): ReadGrammar {
     const machine = new Machine(readGbnf(gbnf))
     machine.check()
-    this.#tokens ??= new TokenBytes(this.#vocabulary)
+    this.#tokens ??= new TokenBytes(this.#vocabulary, this.#tags)
     return new ReadGrammar(machine, this.#tokens)
   }
 }

@@ -1,6 +1,7 @@
 /**
  * Owns the bytes of every token that a grammar may allow, in the order of those bytes, so that what tokens begin with in
- * common is looked at once. Tokens that spell nothing and control tokens are not among them.
+ * common is looked at once. Tokens that spell nothing are not among them, and of control tokens only those
+ * that are read as their text.
  */
 export interface Vocabulary {
   readonly info: { readonly vocabSize: number }
@@ -23,15 +24,16 @@ export class TokenBytes {
   /** By token: its place, or -1. */
   readonly places: Int32Array
 
-  constructor(vocabulary: Vocabulary) {
+  /** `tags`: what is read as text although it is a control token. */
+  constructor(vocabulary: Vocabulary, tags: ReadonlySet<string>) {
     const { vocabSize } = vocabulary.info
     this.vocabSize = vocabSize
     const all = Array.from({ length: vocabSize }, (_, token) => token)
     this.ends = all.filter((token) => vocabulary.isEog(token))
     const spelled = all
-      .filter((token) => !vocabulary.isEog(token) && !vocabulary.isControl(token))
+      .filter((token) => !vocabulary.isEog(token))
       .map((token) => ({ token, bytes: latin1(vocabulary.piece(token, true)) }))
-      .filter(({ bytes }) => bytes !== '')
+      .filter(({ token, bytes }) => bytes !== '' && (!vocabulary.isControl(token) || tags.has(Buffer.from(bytes, 'latin1').toString('utf8'))))
       .sort((a, b) => a.bytes < b.bytes ? -1 : a.bytes > b.bytes ? 1 : a.token - b.token)
     this.tokens = Int32Array.from(spelled, ({ token }) => token)
     this.bytes = Buffer.from(spelled.map(({ bytes }) => bytes).join(''), 'latin1')

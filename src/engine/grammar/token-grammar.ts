@@ -3,7 +3,8 @@
  * says to its author, characters to `machine.ts`, and which token is drawn to the sampler.
  *
  * G1 what is allowed is a function of the grammar and of the tokens so far (E2).
- * G2 a control token that does not end generation is never allowed, although its text might fit: nobody would see it.
+ * G2 a control token that does not end generation is allowed only where it is read as its text, as the marks of calls
+ *    are: of any other nobody would see what it spells.
  * G3 bytes that are no UTF-8 are not allowed, nor those that begin a character which does not fit.
  * G4 where a grammar is too much for the machine (its A1), nothing is allowed any more and `fault` says why.
  */

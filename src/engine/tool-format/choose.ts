@@ -7,7 +7,8 @@
  *   plain    neither: the tools go into the system text and the calls into the content, in the Hermes form
  */
 import { sameJson } from '../grammar/json-text.ts'
-import { ReasoningParser, opensReasoning } from '../reasoning.ts'
+import { readerOf } from '../channels.ts'
+import { opensReasoning } from '../reasoning.ts'
 import type { ReasoningTags } from '../reasoning.ts'
 import type { CommittedMessage } from '../token-record.ts'
 import { ToolCallParser } from '../tools.ts'
@@ -19,6 +20,7 @@ import { apertus } from './apertus.ts'
 import { gemma } from './gemma.ts'
 import { glm } from './glm.ts'
 import { granite } from './granite.ts'
+import { harmony } from './harmony.ts'
 import { hermes } from './hermes.ts'
 import { invoke } from './invoke.ts'
 import { json } from './json.ts'
@@ -50,7 +52,7 @@ interface AskedTemplate {
 /** Those that are told from others by more of their text come first. */
 export const FORMATS: readonly ToolFormat[] = [
   hermes, qwenCoder, glm, mistralList, mistral, granite, ...markedJson, ...namedJson, ...invoke,
-  apertus, python, gemma, json, llama3,
+  apertus, python, gemma, harmony, json, llama3,
 ]
 
 /** Plain letters, so that no filter changes them. */
@@ -142,7 +144,7 @@ function readsBack(format: ToolFormat, { calls, text, opened }: Asked, { reasoni
 function readMessage(
   format: ToolFormat, text: string, reasoning: { readonly tags: ReasoningTags; readonly opened: boolean } | null,
 ): Pick<CommittedMessage, 'toolCalls'> {
-  const thinking = reasoning === null ? null : new ReasoningParser(reasoning.tags, reasoning.opened)
+  const thinking = reasoning === null ? null : readerOf(reasoning.tags, reasoning.opened)
   const said = thinking === null ? text : thinking.push(text).text + thinking.end().text
   const parser = new ToolCallParser({ format, tools: [TOOL] })
   parser.push(said)

@@ -87,9 +87,13 @@ describe('a grammar over tokens', () => {
     assert.deepEqual(allowed(grammar), [IM_END, EOT])
   })
 
-  test('a control token never passes for its text', () => {
+  test('a control token never passes for its text, but where it is read as that', () => {
     const grammar = grammars.begin('root ::= [^"]+')
     assert(!grammar.allows(CONTROL_X) && !allowed(grammar).includes(CONTROL_X))
+    const tagged = new Grammars(wide, new Set(['<|x|>'])).begin('root ::= "<|x|>"')
+    assert.deepEqual(allowed(tagged).filter((token) => vocabulary.isControl(token)), [CONTROL_X])
+    tagged.accept(CONTROL_X)
+    assert.deepEqual(allowed(tagged), [IM_END, EOT])
   })
 
   test('characters that come in pieces are taken where some character that begins so is', () => {
