@@ -2,8 +2,8 @@
  * Owns the attempts under way: how each begins, what is told of it, and how it ends. Called between batches only.
  * Leaves which of them runs next to the schedule and what they feed to their plans.
  *
- * R1 the rows of a cancelled or failed attempt are cut before anyone reads its lane; those of a finished one that are
- *    not kept, too.
+ * R1 the rows of a cancelled or failed attempt are cut before anyone goes on with its State; those of a finished one that
+ *    are not kept, too. A cancelled one's were fed rightly: who waits to read the same may copy them first.
  * R2 every attempt that begins is answered once: paused, finished or failed; a cancelled one is not.
  */
 import type { EngineEvent } from '../protocol/engine.ts'

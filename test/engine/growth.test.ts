@@ -59,7 +59,7 @@ async function one(number: number): Promise<void> {
   const told = engine.next((event) => (event.kind === 'failed' || event.kind === 'finished' || (isCancelled && event.kind === 'tokens')) && event.call === call)
   engine.tell({
     kind: 'start', call, attempt: 1, epoch: 0, state, body, baseTokens: 0, keepTokens: 0, recomputeTokens: 0, replay: 'exact', forced: [],
-    seed: number, maxTokens: 6, rank: number, tenant: state, grantGranules: 1,
+    seed: number, maxTokens: 6, rank: number, tenant: 't', grantGranules: 1,
   }, [bin[0] ?? new Uint8Array()])
   const { event: end } = await told
   assert.notEqual(end.kind, 'failed', JSON.stringify(end))
