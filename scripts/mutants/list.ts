@@ -217,7 +217,7 @@ export const MUTANTS: readonly Mutant[] = [
     [0, 'a reserved call goes where nothing is kept for it', 'if (kept !== undefined)', 'if (false)'],
   ]),
   ...of('core/site', [
-    [0, 'a lost engine is placed on', "engine.stage === 'joined' && engine.capabilities", 'engine.capabilities'],
+    [0, 'a lost engine is placed on', "engine.stage === 'joined' && engine.draining", 'engine.draining'],
   ]),
   ...of('core/policy/placements', [
     [0, 'engines that cannot run a call take places among those looked at', 'const able = sites.filter(({ engine }) => couldHold(core, engine, call));', 'const able = sites;'],
@@ -313,5 +313,25 @@ export const MUTANTS: readonly Mutant[] = [
   ...of('driver/recover', [
     [0, 'a log with a hole in it is replayed', 'if (kept.seq !== core.seq + 1)', 'if (false)'],
     [0, 'facts of a newer release are guessed at', 'upcast(kept)', '(kept)'],
+  ]),
+  ...of('core/site', [
+    [0, 'a call is placed on an engine that is drained', 'engine.draining !== true && ', ''],
+  ]),
+  ...of('core/kv/kv', [
+    [0, 'what is idle stays on an engine that is drained', 'if (engine.draining === true) {', 'if (false) {'],
+  ]),
+  ...of('core/call', [
+    [0, 'who is paused by a drain stays on the engine', '?.draining === true)', '?.draining === 0)'],
+  ]),
+  ...of('core/drain', [
+    [0, 'a drain waits for ever for what runs', "if (engine?.draining !== true || engine.stage !== 'joined'", "if (engine?.draining === true || engine?.stage !== 'joined'"],
+    [14, 'the timer of a drain outlives it', '    clearTimer(d, `drain:${engine.id}`);\n', ''],
+  ]),
+  ...of('core/touch', [
+    [13, 'who waits for an engine is not looked at when its drain is over', "        case 'engine.drain.ended':\n", ''],
+  ]),
+  ...of('core/apply', [
+    [0, 'an engine that joins again has forgotten that it is drained', '...(before?.draining === true ? { draining: true } : {}), ', ''],
+    [13, 'memory stays kept for a call on an engine that is drained', "        case 'engine.drain.begun':\n            core.turns.reservations.delete(fact.engine);\n", "        case 'engine.drain.begun':\n"],
   ]),
 ]

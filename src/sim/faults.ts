@@ -27,6 +27,7 @@ const RATES = {
   'engine.crash': 12_000,
   'engine.hang': 12_000,
   'engine.slow': 15_000,
+  'engine.drain': 10_000,
   // the wire to each engine, each second; then each message
   'wire.partition': 12_000,
   'wire.cut': 8_000,

@@ -8,7 +8,7 @@
  */
 import { createHash } from 'node:crypto'
 import { InvariantError } from '../core/assert.ts'
-import { engineId } from '../core/ids.ts'
+import { engineId, type EngineId } from '../core/ids.ts'
 import type { CoreState } from '../core/state.ts'
 import { checkHistory, noHistory } from '../core/invariants/history.ts'
 import { checkNobodyIsStuck, checkWaiting } from '../core/invariants/waiting.ts'
@@ -132,6 +132,7 @@ export class World {
   async #heal(): Promise<void> {
     this.#healedUs = this.events.nowUs
     this.faults.heal()
+    for (const { id } of this.engines) this.#undrainAfter(id, 0)
     const byUs = this.events.nowUs + this.#settings.healUs
     while (this.failure === null) {
       const nextUs = this.events.nextUs()
@@ -212,10 +213,24 @@ export class World {
     }
     const slow = this.faults.at('engine.slow', id)
     if (slow !== null) engine.slow(slow.between(2, 20), slow.tail(500_000, 20_000_000))
+    const drain = this.faults.at('engine.drain', id)
+    if (drain !== null) {
+      this.control.current?.driver.drain(id, drain.tail(100_000, 8_000_000))
+      this.#undrainAfter(id, drain.tail(1_000_000, 30_000_000))
+    }
     const partition = this.faults.at('wire.partition', id)
     if (partition !== null) for (const port of ports) port.cut(this.events.nowUs + partition.tail(50_000, 12_000_000), false)
     const cut = this.faults.at('wire.cut', id)
     if (cut !== null) for (const port of ports) port.cut(this.events.nowUs + cut.tail(50_000, 12_000_000), true)
+  }
+
+  /** Its operator looks again until it is so: what was asked of a control plane that died is lost. */
+  #undrainAfter(id: EngineId, us: Us): void {
+    this.events.after(us, () => {
+      const driver = this.control.current?.driver
+      driver?.undrain(id)
+      if (driver === undefined || driver.core.engines.get(id)?.draining === true) this.#undrainAfter(id, SECOND_US)
+    })
   }
 
   #disturbControl(): void {

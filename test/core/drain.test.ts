@@ -107,6 +107,7 @@ test('it holds over a loss of the engine and over a restart, and is ended by nam
   at.measure(call)
   assert.equal(stageOf(at, call)?.kind, 'ready')
   undrain(at)
+  assert.deepEqual([...at.core.timers.keys()].filter((name) => name.startsWith('drain:')), [])
   assert.equal(stageOf(at, call)?.kind, 'running')
   assert.match(only(undrain(at), 'result.ignored')[0]?.why ?? '', /it is not drained/)
 })

@@ -286,10 +286,10 @@ test('an image that is longer than what its call needs is brought in only where 
   assert.equal(at.core.calls.get(back)?.stage.kind, 'ready')
 })
 
-test('when an engine joins beside others, suspended programs are packed over the room: all of them, where one by one some would wait', () => {
+/** Three programs with their KV on host that need 6, 4 and 7 blocks, and an engine of 7 that is busy; where they are once one of `more` joins. */
+function packedBeside(more: number, before: (at: Quiet) => void = () => undefined): (string | null)[] {
   const blocks = (count: number): Capabilities => ({ ...BLOCKS, memory: { cells: count * 16, granule: 16, sequences: 16 }, preempt: false })
   const at = new Quiet(1, { config: { residency: 'always-offload' }, engines: [blocks(7)] })
-  // Three programs that need 6, 4 and 7 blocks, with their KV on host.
   const programs = [['six', 90], ['four', 60], ['seven', 108]] as const
   const firsts = programs.map(([name, tokens]) => {
     const call = at.named(name, [], { maxTokens: 1 })
@@ -307,6 +307,16 @@ test('when an engine joins beside others, suspended programs are packed over the
     return call
   })
   assert.deepEqual(backs.map((call) => whereOf(at, call)), [null, null, null])
-  at.feed({ kind: 'engineJoined', engine: E1, reign: 1, capabilities: blocks(13), speeds: SPEEDS })
-  assert.deepEqual(backs.map((call) => whereOf(at, call)), ['e1', 'e0', 'e1'])
+  before(at)
+  at.feed({ kind: 'engineJoined', engine: E1, reign: 1, capabilities: blocks(more), speeds: SPEEDS })
+  return backs.map((call) => whereOf(at, call))
+}
+
+test('when an engine joins beside others, suspended programs are packed over the room: all of them, where one by one some would wait', () => {
+  assert.deepEqual(packedBeside(13), ['e1', 'e0', 'e1'])
+})
+
+test('of an engine that is drained the packer knows nothing: who would just fit there goes where it may', () => {
+  const drained = (at: Quiet) => at.feed({ kind: 'drainEngine', engine: engineId('e0'), withinUs: 1_000_000 })
+  assert.deepEqual(packedBeside(17, drained), ['e1', 'e1', 'e1'])
 })

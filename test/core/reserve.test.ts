@@ -87,14 +87,15 @@ test('a State that takes one granule is never large: nothing is kept for it', ()
   assert.equal(only(at.log, 'call.reserved').length, 0)
 })
 
-test('what is kept goes when its call is given up, and when its engine is lost', () => {
-  for (const how of ['hangUp', 'lost'] as const) {
+test('what is kept goes when its call is given up, and when its engine is lost or drained', () => {
+  for (const how of ['hangUp', 'lost', 'drained'] as const) {
     const at = new Quiet(1, { config: { reserveAfterUs: 0, residency: 'lru-host' }, engines: [SMALL] })
     for (const program of ['a', 'b', 'c']) at.measure(at.named(program), 240)
     const large = at.named('large')
     at.measure(large, 700)
     assert.equal(at.core.turns.reservations.get(E0)?.call, large)
     if (how === 'hangUp') at.feed({ kind: 'hangUp', call: large })
+    else if (how === 'drained') at.feed({ kind: 'drainEngine', engine: E0, withinUs: SECOND })
     else at.feed({ kind: 'engineLost', engine: E0, reign: 1, why: 'killed' })
     assert.equal(at.core.turns.reservations.size, 0, how)
   }

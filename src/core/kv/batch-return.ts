@@ -36,9 +36,9 @@ export function returnMany(d: Deciding, model: string): void {
 /** What is free and kept for nobody, where the core knows of memory at all. */
 function roomsOf(d: Deciding, model: string): Map<EngineId, Room> {
   const rooms = new Map<EngineId, Room>()
-  for (const engine of d.core.engines.values()) {
-    const { memory, models, runningMax } = engine.capabilities
-    if (engine.stage !== 'joined' || engine.draining === true || memory === null || !models.includes(model) || d.core.turns.reservations.has(engine.id)) continue
+  for (const { engine } of sitesOf(d.core, model)) {
+    const { memory, runningMax } = engine.capabilities
+    if (memory === null || d.core.turns.reservations.has(engine.id)) continue
     const places = Math.min(runningMax - engine.running.size - engine.resuming, memory.sequences - engine.sequencesUsed)
     rooms.set(engine.id, { granules: granulesFree(engine), places: Math.max(0, places) })
   }
