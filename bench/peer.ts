@@ -23,14 +23,15 @@ export function peerProgram(): string {
 interface Peer {
   /** Up to and without `/v1`. */
   readonly url: string
+  readonly pid: number
   close(): Promise<void>
 }
 
-/** Resolves when it has loaded its model. */
-export async function startPeer(modelPath: string, flags: readonly string[], signal: AbortSignal): Promise<Peer> {
+/** Resolves when it has loaded its model; `pollMs`: between two looks whether it has. */
+export async function startPeer(modelPath: string, flags: readonly string[], signal: AbortSignal, pollMs?: number): Promise<Peer> {
   const port = await freePort()
   const url = `http://127.0.0.1:${port}`
   const args = ['-m', modelPath, '--host', '127.0.0.1', '--port', String(port), '--no-webui', ...flags]
-  const { close } = await startProcess(peerProgram(), args, async () => await answerOf(`${url}/health`) !== null, signal)
-  return { url, close }
+  const { close, pid } = await startProcess(peerProgram(), args, async () => await answerOf(`${url}/health`) !== null, signal, pollMs)
+  return { url, pid, close }
 }

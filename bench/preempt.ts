@@ -87,7 +87,7 @@ async function startArm(world: BenchWorld, name: ArmName, modelPath: string, mod
   const lanes = name.includes('no ') ? DECODES : DECODES + 1
   if (OURS.includes(name)) {
     const config = { tenants: TENANTS, engines: [{ id: 'local', kind: 'embedded', model: world.model, lanes, laneTokens: LANE_TOKENS }] }
-    return { name, model, ...await serve(config, world.signal, KEYS.urgent) }
+    return { name, model, ...await serve(config, world.signal, { key: KEYS.urgent }) }
   }
   const flags = ['-np', String(lanes), '--no-kv-unified', '-c', String(lanes * LANE_TOKENS), '--cache-ram', '0']
   try {

@@ -9,22 +9,29 @@ import { answerOf, freePort, startProcess } from './server-process.ts'
 const SHARED_MEMORY = '/dev/shm'
 /** So that the collector has the same room as in every other bench. */
 const NODE_FLAGS = ['--max-semi-space-size=64']
+/** Between two looks whether a server that is timed is ready. */
+const TIMED_POLL_MS = 10
 
 export interface Served {
   /** Up to and without `/v1`. */
   readonly url: string
+  readonly pid: number
   close(): Promise<void>
+}
+
+interface HowServed {
+  /** A tenant's, where the configuration names some. */
+  readonly key?: string
+  /** As a user starts it, and resolved as soon as a call can be taken: its start is what is measured. */
+  readonly timed?: boolean
 }
 
 interface Models {
   readonly data?: readonly { readonly entracte?: { readonly engines?: readonly { readonly exact?: { readonly answer?: string } }[] } }[]
 }
 
-/**
- * `config`: as a file would say it, without folders and door; `key`: a tenant's, where it names some. Resolves when its
- * engine has joined and its probe answered.
- */
-export async function serve(config: Readonly<Record<string, unknown>>, signal: AbortSignal, key: string | null = null): Promise<Served> {
+/** `config`: as a file would say it, without folders and door. Resolves when its engine has joined and its probe answered. */
+export async function serve(config: Readonly<Record<string, unknown>>, signal: AbortSignal, { key, timed = false }: HowServed = {}): Promise<Served> {
   const dataDir = mkdtempSync(join(tmpdir(), 'entracte-bench-'))
   const imagesDir = mkdtempSync(join(existsSync(SHARED_MEMORY) ? SHARED_MEMORY : tmpdir(), 'entracte-bench-'))
   const remove = (): void => { for (const folder of [dataDir, imagesDir]) rmSync(folder, { recursive: true, force: true }) }
@@ -39,8 +46,10 @@ export async function serve(config: Readonly<Record<string, unknown>>, signal: A
     remove()
   }
   try {
-    const server = await startProcess(process.execPath, [...NODE_FLAGS, main, 'serve', '--config', file], () => isProven(url, key), signal)
-    return { url, close: () => server.close().finally(close) }
+    const isReady = timed ? async () => await answerOf(`${url}/readyz`) !== null : () => isProven(url, key ?? null)
+    const args = [...(timed ? [] : NODE_FLAGS), main, 'serve', '--config', file]
+    const server = await startProcess(process.execPath, args, isReady, signal, timed ? TIMED_POLL_MS : undefined)
+    return { url, pid: server.pid, close: () => server.close().finally(close) }
   } catch (error) {
     close()
     throw error

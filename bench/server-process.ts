@@ -16,7 +16,7 @@ export interface ServerProcess {
 
 /** Resolves once `isReady` says so. Rejects with its last words where it ends before, or where `signal` calls it off. */
 export async function startProcess(
-  program: string, args: readonly string[], isReady: () => Promise<boolean>, signal: AbortSignal,
+  program: string, args: readonly string[], isReady: () => Promise<boolean>, signal: AbortSignal, pollMs = POLL_MS,
 ): Promise<ServerProcess> {
   const child = spawn(program, args, { stdio: ['ignore', 'ignore', 'pipe'] })
   let words = ''
@@ -38,7 +38,7 @@ export async function startProcess(
     while (!await isReady()) {
       if (hasEnded()) throw new Error(`${program} ended before it served: ${words}`)
       if (performance.now() > untilMs) throw new Error(`${program} did not serve within ${READY_MS_MAX / 1_000} s: ${words}`)
-      await sleep(POLL_MS, undefined, { signal })
+      await sleep(pollMs, undefined, { signal })
     }
     return { pid: child.pid ?? 0, close }
   } catch (error) {
