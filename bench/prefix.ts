@@ -56,7 +56,7 @@ export const prefix: Bench = {
     const tokenizer = new PromptTokens(path)
     let server: Served | null = null
     try {
-      server = await serve(configOf(world.model), world.signal, KEYS[0])
+      server = await serve(configOf(world.model), world.signal, { key: KEYS[0] })
       const rounds: Round[] = []
       for (let round = 0; round < (world.quick ? ROUNDS_QUICK : ROUNDS); round += 1) {
         for (const tenants of TENANT_COUNTS) rounds.push(await play(world, server.url, name, tokenizer, rounds.length, tenants))
