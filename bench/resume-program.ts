@@ -7,6 +7,7 @@ import { chat, type ChatReply, type WireMessage } from '../src/eval/chat-client.
 import { Corpus } from '../src/eval/corpus.ts'
 import { factsOf } from '../src/eval/program-client.ts'
 import { TOOLS, type ToolName } from '../src/eval/tools.ts'
+import { answerOf } from './server-process.ts'
 
 const GENERATED_SHARE = 4
 /** Eight tokens of the default model. */
@@ -83,11 +84,11 @@ export class ResumeProgram {
     const until = performance.now() + REST_MS_MAX
     let shown = ''
     while (performance.now() < until) {
-      const response = await fetch(`${this.#place.url}/v1/programs/${this.#place.id}`, { signal: this.#place.signal })
-      const { states } = await response.json() as { readonly states: readonly StateShown[] }
+      const program = await answerOf(`${this.#place.url}/v1/programs/${this.#place.id}`) as { readonly states: readonly StateShown[] } | null
+      const states = program?.states ?? []
       shown = states.map(({ residence, tier }) => `${residence} ${tier ?? ''}`).join(', ')
       if (states.length > 0 && states.every((state) => restsAt(state) === where)) return
-      await sleep(POLL_MS)
+      await sleep(POLL_MS, undefined, { signal: this.#place.signal })
     }
     throw new Error(`the State did not come to rest at ${where} within ${REST_MS_MAX / 1_000} s: ${shown}`)
   }

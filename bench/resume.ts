@@ -1,5 +1,5 @@
 /**
- * Owns the bench of one resume: time to first token after a tool result, by where the State waited. Four servers, one for
+ * Owns the bench of one resume: time to first token after a tool result, by where the State waited. Five servers, one for
  * each way, stand side by side and take turns, so that all are measured on the same machine in the same minutes. The
  * program is the same everywhere: a quarter of its context was generated, and its tool result is eight tokens.
  */
@@ -9,21 +9,23 @@ import { startArm, type ArmServer } from '../src/eval/arm-server.ts'
 import type { MixEngine } from '../src/eval/mix.ts'
 import { estimate, median, ratio, type Interval } from '../src/eval/stats.ts'
 import { bar, type Bar, type Bench, type BenchResult, type BenchWorld } from './bench.ts'
+import { makeCold, whyWarm } from './page-cache.ts'
 import { ResumeProgram, type Resumed } from './resume-program.ts'
 
-const WAYS = ['preserved', 'offloaded', 'discarded, exact', 'discarded, plain'] as const
+const WAYS = ['preserved', 'offloaded', 'on disk', 'discarded, exact', 'discarded, plain'] as const
 type Way = (typeof WAYS)[number]
 
 const ARMS: Readonly<Record<Way, Arm>> = {
   'preserved': { name: 'preserved', order: 'fcfs-program', residency: 'always-preserve', exactResume: true },
   'offloaded': { name: 'offloaded', order: 'fcfs-program', residency: 'always-offload', exactResume: true },
+  'on disk': { name: 'on disk', order: 'fcfs-program', residency: 'always-offload', exactResume: true, images: 'disk' },
   'discarded, exact': { name: 'discarded, exact', order: 'fcfs-program', residency: 'always-discard', exactResume: true },
   'discarded, plain': { name: 'discarded, plain', order: 'fcfs-program', residency: 'always-discard', exactResume: false },
 }
 
 /** Where each way leaves the State while the tool runs. */
 const RESTS: Readonly<Record<Way, 'device' | 'host' | 'gone'>> = {
-  'preserved': 'device', 'offloaded': 'host', 'discarded, exact': 'gone', 'discarded, plain': 'gone',
+  'preserved': 'device', 'offloaded': 'host', 'on disk': 'host', 'discarded, exact': 'gone', 'discarded, plain': 'gone',
 }
 
 const SIZES = [2_048, 4_096] as const
@@ -37,14 +39,14 @@ const LANE_MARGIN_TOKENS = 1_024
 
 const NOT_MEASURED = [
   'resumes beside other programs: here nobody waits and nobody runs',
-  'a host copy on disk, or on another machine',
+  'a copy on another machine',
   'accelerators, where copying is dearer against reading',
   'States that share a prefix',
 ]
 
 export const resume: Bench = {
   name: 'resume',
-  what: 'time to first token after a tool result: preserved, offloaded, discarded',
+  what: 'time to first token after a tool result: preserved, offloaded, on disk, discarded',
   needsModel: true,
   run: async (world) => {
     const sizes = world.quick ? SIZES_QUICK : SIZES
@@ -54,7 +56,7 @@ export const resume: Bench = {
       for (const way of WAYS) servers.set(way, await startArm(world.start, ARMS[way], engine, world.model, world.signal))
       const found: Sized[] = []
       for (const tokens of sizes) found.push({ tokens, ways: await measureSize(world, servers, tokens) })
-      return resultOf(found, world.quick)
+      return resultOf(found, world.quick, whyWarm())
     } finally {
       await Promise.allSettled([...servers.values()].map((server) => server.close()))
     }
@@ -65,6 +67,7 @@ interface Sized { readonly tokens: number; readonly ways: ReadonlyMap<Way, reado
 
 async function measureSize(world: BenchWorld, servers: ReadonlyMap<Way, ArmServer>, tokens: number): Promise<ReadonlyMap<Way, readonly Resumed[]>> {
   const repeats = world.quick ? REPEATS_QUICK : REPEATS
+  const isCold = whyWarm() === null
   const programs = new Map<Way, ResumeProgram>()
   const found = new Map<Way, Resumed[]>(WAYS.map((way) => [way, []]))
   for (const [way, server] of servers) {
@@ -77,6 +80,7 @@ async function measureSize(world: BenchWorld, servers: ReadonlyMap<Way, ArmServe
     for (const [way, program] of programs) {
       if (repeat > 0) await program.askTool()
       await program.rest(RESTS[way])
+      if (way === 'on disk' && isCold) makeCold(servers.get(way)?.imagesDir ?? '')
       const resumed = await program.answerTool()
       found.get(way)?.push(resumed)
       world.say(`${tokens} tokens, ${way}, ${repeat + 1} of ${repeats}: ${resumed.firstTokenMs.toFixed(0)} ms`)
@@ -86,8 +90,9 @@ async function measureSize(world: BenchWorld, servers: ReadonlyMap<Way, ArmServe
   return found
 }
 
-function resultOf(found: readonly Sized[], quick: boolean): BenchResult {
-  const notMeasured = quick ? [`2,048 and 4,096 tokens, and with them the speed-up that is wanted at ${SPEEDUP_AT} (--quick)`, ...NOT_MEASURED] : NOT_MEASURED
+function resultOf(found: readonly Sized[], quick: boolean, warm: string | null): BenchResult {
+  const cold = warm === null ? [] : [`a file that its disk has to read: ${warm}`]
+  const notMeasured = quick ? [`2,048 and 4,096 tokens, and with them the speed-up that is wanted at ${SPEEDUP_AT} (--quick)`, ...cold, ...NOT_MEASURED] : [...cold, ...NOT_MEASURED]
   return { bars: found.flatMap(barsOf), text: found.map(sizeTable).join('\n\n'), figures: figuresOf(found), notMeasured }
 }
 
@@ -99,6 +104,8 @@ function barsOf(sized: Sized): Bar[] {
   const preserved = over('offloaded', 'preserved')
   const bars = [bar(`preserved-no-slower-${sized.tokens}`, preserved, 'x', 'offloaded over preserved: interval reaches 1', preserved.high >= 1)]
   if (sized.tokens !== SPEEDUP_AT) return bars
+  const disk = over('discarded, plain', 'on disk')
+  bars.push(bar(`on-disk-over-discarded-plain-${sized.tokens}`, disk, 'x', 'above 1', disk.low > 1))
   for (const way of ['discarded, exact', 'discarded, plain'] as const) {
     const speedup = over(way, 'offloaded')
     bars.push(bar(`offloaded-over-${way.replace(', ', '-')}-${sized.tokens}`, speedup, 'x', `at least ${SPEEDUP_MIN}`, speedup.value >= SPEEDUP_MIN))

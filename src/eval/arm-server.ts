@@ -23,6 +23,8 @@ export interface ArmServer extends RunningServer {
   readonly model: string
   /** Its engine's answer to whether a resumed State yields the same tokens. */
   readonly exact: string
+  /** Where States that were offloaded are. */
+  readonly imagesDir: string
 }
 
 /** Loading a model of this size takes a second; a slow disk more. */
@@ -37,7 +39,7 @@ const SHARED_MEMORY = '/dev/shm'
 export async function startArm(start: StartServer, arm: Arm, engine: MixEngine, model: string, signal: AbortSignal): Promise<ArmServer> {
   const folders = {
     dataDir: mkdtempSync(join(tmpdir(), 'entracte-run-')),
-    imagesDir: mkdtempSync(join(existsSync(SHARED_MEMORY) ? SHARED_MEMORY : tmpdir(), 'entracte-run-')),
+    imagesDir: mkdtempSync(join(arm.images !== 'disk' && existsSync(SHARED_MEMORY) ? SHARED_MEMORY : tmpdir(), 'entracte-run-')),
   }
   const remove = (): void => {
     for (const folder of Object.values(folders)) rmSync(folder, { recursive: true, force: true })
@@ -56,7 +58,7 @@ export async function startArm(start: StartServer, arm: Arm, engine: MixEngine, 
   try {
     server = await start(serverConfig(arm, engine, model, folders))
     const served = await whenMeasurable(server.url, signal)
-    return { url: server.url, close, ...served }
+    return { url: server.url, close, imagesDir: folders.imagesDir, ...served }
   } catch (error) {
     await close()
     throw error

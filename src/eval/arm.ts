@@ -11,6 +11,8 @@ export interface Arm {
   readonly residency: ResidencyName
   /** Whether recompute replays origins; engines as they are today recompute plainly. */
   readonly exactResume: boolean
+  /** Where the host tier's files are; left out: in memory where the machine has such a place. */
+  readonly images?: 'memory' | 'disk'
 }
 
 /** As engines work today: calls in order of arrival, the least recently used KV copied to host and dropped there. */
