@@ -90,7 +90,7 @@ export class ProgramPlay {
   /** Its State is let go of at the end. */
   async run(): Promise<ProgramResult> {
     const result = await this.stay()
-    this.#discard()
+    await this.#leave()
     return result
   }
 
@@ -110,10 +110,14 @@ export class ProgramPlay {
     const ended = async (program: ProgramPlay): Promise<ProgramResult> => {
       await program.#call(last)
       const result = await program.#result()
-      program.#discard()
+      await program.#leave()
       return result
     }
     return await Promise.all([ended(this), ended(branch)])
+  }
+
+  async #leave(): Promise<void> {
+    await this.#again(async () => this.#discard())
   }
 
   async #begin(): Promise<void> {
