@@ -13,6 +13,7 @@ import { isMap, isNode, isPair, isScalar, isSeq, LineCounter, parseDocument, Sca
 import { z } from 'zod'
 import { CORE_DEFAULTS, type CoreConfig, ORDER_NAMES, PLACEMENT_NAMES, RESIDENCY_NAMES } from './core/config.ts'
 import { SECOND_US, seconds, type Us } from './core/units.ts'
+import { SECRET_CHARS_MIN } from './protocol/handshake.ts'
 import { fieldName, schemaFaults } from './protocol/schema-fault.ts'
 
 const MEBIBYTE = 1024 * 1024
@@ -115,6 +116,31 @@ const embedded = z.strictObject({
   }
 })
 
+/** An engine that `entracte engine` serves on another machine, with the settings it has there. */
+const remote = z.strictObject({
+  id: name,
+  kind: z.literal('remote'),
+  host: z.string().min(1),
+  port: z.int().min(1).max(65_535).default(7601),
+  /** The name that its model is asked for by. */
+  model: z.string().min(1),
+  /** What both sides know; `secretFile` holds it on a line of its own. */
+  secret: z.string().min(SECRET_CHARS_MIN).nullable().default(null),
+  secretFile: z.string().min(1).nullable().default(null),
+  /** `ca`: a PEM file; null: the authorities of the system. */
+  tls: z.strictObject({ ca: z.string().min(1).nullable().default(null) }).nullable().default(null),
+  /** Without TLS, prompts and answers can be read on the way: beyond loopback that has to be said. */
+  inClear: z.boolean().default(false),
+  answerSeconds: z.number().min(0.3).default(10),
+  batchSecondsMax: z.number().gt(0).default(120),
+  memoryMiBMax: z.number().gt(0).nullable().default(null),
+}).superRefine(({ secret, secretFile, tls, inClear, host }, context) => {
+  if ((secret === null) === (secretFile === null)) context.addIssue({ code: 'custom', path: ['secret'], message: 'give either secret or secretFile' })
+  if (tls === null && !inClear && !isLoopback(host)) {
+    context.addIssue({ code: 'custom', path: ['tls'], message: `is not given, and ${host} is another machine: set tls, or say inClear: true` })
+  }
+})
+
 const scripted = z.strictObject({
   id: name,
   kind: z.literal('scripted'),
@@ -132,7 +158,7 @@ const openai = z.strictObject({
   contextTokens: count.default(8_192),
 })
 
-const engine = z.discriminatedUnion('kind', [embedded, scripted, openai])
+const engine = z.discriminatedUnion('kind', [embedded, remote, scripted, openai])
 
 const limits = z.strictObject({
   /** Longest request body; a longer one is refused with 413. */
@@ -350,6 +376,12 @@ function withPaths(one: z.output<typeof engine>, folder: string): z.output<typeo
       model: isPath(model) ? resolve(folder, model) : model,
       library: library === null ? null : resolve(folder, library),
     }
+  }
+  if (one.kind === 'remote') {
+    const { secretFile, tls } = one
+    const secret = secretFile === null ? one.secret : textOf(resolve(folder, secretFile)).trim()
+    if ((secret ?? '').length < SECRET_CHARS_MIN) throw new ConfigError([`${secretFile ?? one.id}: the secret has fewer than ${SECRET_CHARS_MIN} characters`])
+    return { ...one, secret, tls: tls?.ca == null ? tls : { ca: textOf(resolve(folder, tls.ca)) } }
   }
   if (one.kind !== 'scripted' || typeof one.script !== 'string') return one
   const path = resolve(folder, one.script)

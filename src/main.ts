@@ -40,6 +40,8 @@ export interface Server {
 }
 
 /** Bodies of open calls, token records and journals; at it the oldest are dropped and recomputed from what clients send. */
+/** An engine elsewhere is looked for this often at least. */
+const RECONNECT_MS_MAX = 10_000
 const BODY_BYTES_MAX = 512 * 1024 * 1024
 /** In production the invariants are checked every so many turns. */
 const CHECK_EVERY_TURNS = 1_000
@@ -133,6 +135,18 @@ async function engineOf(one: EngineConfig, config: Config, hooks: StartHooks, mo
       return new OpenaiEngine({
         id: one.id, baseUrl: one.baseUrl, apiKey: one.apiKey, models: [one.model], contextTokens: one.contextTokens, runningMax: one.runningMax,
       })
+    case 'remote': {
+      const { id, host, port, model, secret, tls, answerSeconds, batchSecondsMax, memoryMiBMax } = one
+      return new EmbeddedEngine({
+        id, models: [model], remote: { host, port, tls, secret: secret ?? '' },
+        limits: {
+          leaseMs: Math.round(answerSeconds * 1_000), batchMsMax: batchSecondsMax * 1_000, pauseMsMax: RECONNECT_MS_MAX,
+          // To be out of reach is no loop: its process is another machine's.
+          loopAfter: Infinity,
+          memoryBytesMax: memoryMiBMax === null ? null : memoryMiBMax * 1_024 * 1_024,
+        },
+      })
+    }
     case 'embedded': {
       const progress = hooks.onModelProgress
       const model = await resolveModel({ model: one.model, env: process.env, ...(progress === undefined ? {} : { onProgress: progress }) })

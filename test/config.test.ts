@@ -204,3 +204,15 @@ describe('flags', () => {
     assert.ok(told.some((fault) => fault.startsWith(`${FILE}:2: listen.host`)), told.join('\n'))
   })
 })
+
+describe('an engine on another machine', () => {
+  const engine = (more: string): string => `engines:\n  - id: far\n    kind: remote\n    model: m\n${more}`
+  test('is named with a secret, and beyond loopback with TLS or the word that there is none', () => {
+    assert.match(faults(engine('    host: 10.0.0.2\n    secret: 0123456789abcdef\n')).join(), /engines\[0\]\.tls is not given, and 10\.0\.0\.2 is another machine: set tls, or say inClear: true/)
+    assert.match(faults(engine('    host: 127.0.0.1\n')).join(), /engines\[0\]\.secret give either secret or secretFile/)
+    assert.match(faults(engine('    host: 127.0.0.1\n    secret: short\n')).join(), /engines\[0\]\.secret/)
+    for (const more of ['    host: 10.0.0.2\n    inClear: true\n', '    host: 10.0.0.2\n    tls: {}\n', '    host: 127.0.0.1\n']) {
+      assert.equal(read(engine(`${more}    secret: 0123456789abcdef\n`)).engines[0]?.id, 'far')
+    }
+  })
+})

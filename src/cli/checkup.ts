@@ -68,6 +68,7 @@ function node(): Check {
 function settingsCheck(engine: EngineConfig): Check {
   const name = `engine ${engine.id}`
   if (engine.kind === 'scripted') return ok(name, 'scripted: plays given outputs')
+  if (engine.kind === 'remote') return ok(name, `remote: ${engine.model} at ${engine.host}:${engine.port}, ${engine.tls === null ? 'in clear' : 'TLS'}; its settings are its own machine's`)
   if (engine.kind === 'openai') return ok(name, `openai: ${engine.model} at ${engine.baseUrl}, ${engine.runningMax} calls at once`)
   const { lanes, laneTokens, chunkTokens, threads, flashAttention } = engine
   const found = `embedded: ${lanes} lanes of ${laneTokens} tokens, chunks of ${chunkTokens}, ${threads} threads`

@@ -3,6 +3,7 @@
 import { Command, CommanderError } from 'commander'
 import { demoCommand } from './demo.ts'
 import { doctorCommand } from './doctor.ts'
+import { engineCommand } from './engine.ts'
 import { enginesCommand } from './engines.ts'
 import { explainCommand } from './explain.ts'
 import { EXIT, tell } from './failure.ts'
@@ -26,7 +27,7 @@ First steps:
   entracte serve              one OpenAI-compatible base URL
   entracte explain PROGRAM    why it took as long as it did`)
 
-for (const command of [serveCommand(), demoCommand(), programsCommand(), explainCommand(), enginesCommand(), modelsCommand(), doctorCommand()]) {
+for (const command of [serveCommand(), demoCommand(), programsCommand(), explainCommand(), enginesCommand(), engineCommand(), modelsCommand(), doctorCommand()]) {
   program.addCommand(command.exitOverride().showHelpAfterError(`entracte ${command.name()} --help shows what there is.`))
 }
 program.exitOverride()

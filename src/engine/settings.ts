@@ -11,7 +11,9 @@ import { ROW_UNITS, type RowUnit } from './llama/padding.ts'
 import { CHUNK_TOKENS_MIN } from './plan.ts'
 
 export interface Settings {
+  /** Empty where it listens on the network. */
   readonly socketPath: string
+  readonly listen: Listen | null
   readonly modelPath: string
   /** Null: the SHA-256 of the file, computed at the start. */
   readonly modelDigest: string | null
@@ -38,6 +40,14 @@ export interface Settings {
   readonly describe: boolean
   /** Says on stdout whether it is exact, and how fast, and ends. */
   readonly weigh: boolean
+}
+
+/** For a control plane on another machine; the secret's and the certificate's files, so that neither stands in a list of processes. */
+interface Listen {
+  readonly host: string
+  readonly port: number
+  readonly secretFile: string
+  readonly tls: { readonly certFile: string; readonly keyFile: string } | null
 }
 
 export class SettingsError extends Error {}
@@ -67,7 +77,8 @@ export function readSettings(argv: readonly string[]): Settings {
     throw new SettingsError(`--${name} is ${given[name]}; it must be a whole number from ${min} to ${max}`)
   }
   return {
-    socketPath: given.describe || given.weigh ? '' : need('socket'),
+    socketPath: given.describe || given.weigh || given.listen !== undefined ? '' : need('socket'),
+    listen: given.listen === undefined ? null : listenOf(given.listen, given),
     modelPath: need('model'),
     modelDigest: given['model-digest'] ?? null,
     lanes: whole('lanes', 8, 1, LANES_MAX),
@@ -103,11 +114,22 @@ function oneOf<T extends string>(name: string, given: string | undefined, choice
   throw new SettingsError(`--${name} is ${given}; it must be one of ${choices.join(', ')}`)
 }
 
+interface ListenFlags { readonly 'secret-file'?: string | undefined; readonly 'tls-cert'?: string | undefined; readonly 'tls-key'?: string | undefined }
+
+function listenOf(where: string, { 'secret-file': secretFile, 'tls-cert': certFile, 'tls-key': keyFile }: ListenFlags): Listen {
+  const [, host, port] = /^\[?([^\]]+?)\]?:(\d{1,5})$/.exec(where) ?? []
+  if (host === undefined || Number(port) > 65_535) throw new SettingsError(`--listen is ${where}; it must be HOST:PORT`)
+  if (secretFile === undefined) throw new SettingsError('--secret-file is missing: who may use this engine shows that he knows what is in it')
+  if ((certFile === undefined) !== (keyFile === undefined)) throw new SettingsError('--tls-cert and --tls-key go together')
+  return { host, port: Number(port), secretFile, tls: certFile === undefined || keyFile === undefined ? null : { certFile, keyFile } }
+}
+
 function parse(argv: readonly string[]) {
   try {
     return parseArgs({
       args: [...argv],
       options: {
+        'listen': TEXT, 'secret-file': TEXT, 'tls-cert': TEXT, 'tls-key': TEXT,
         'socket': TEXT, 'model': TEXT, 'model-digest': TEXT, 'lanes': TEXT, 'lane-tokens': TEXT, 'threads': TEXT,
         'chunk-tokens': TEXT, 'library': TEXT, 'load': TEXT, 'row-unit': TEXT, 'probe-cache': TEXT,
         'kv-type-k': TEXT, 'kv-type-v': TEXT, 'build': TEXT, 'gpu-layers': TEXT, 'public-prefix': { type: 'string', multiple: true },

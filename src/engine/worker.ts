@@ -4,10 +4,14 @@
  */
 import { createHash } from 'node:crypto'
 import { createReadStream, rmSync, writeSync } from 'node:fs'
-import { createServer } from 'node:net'
-import type { Server, Socket } from 'node:net'
+import { once } from 'node:events'
+import type { Socket } from 'node:net'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
 import { EXIT_REFUSED } from '../protocol/engine.ts'
 import { FrameError, FrameReader, encodeFrame } from '../protocol/frame.ts'
+import { ImagePost } from './image-post.ts'
+import { firstAdmitted, firstOnSocket, ListenError, secretIn } from './listener.ts'
 import { calibrate } from './calibration.ts'
 import { describe } from './describe.ts'
 import { Llama, LlamaError } from './llama/llama.ts'
@@ -27,6 +31,8 @@ import { templateOf } from './model-template.ts'
 const HELLO_WITHIN_MS = 30_000
 const WATCH_EVERY_MS = 250
 /** A control plane that does not read is as good as gone; at so many bytes unsent the process ends. */
+/** Images on their way to or from another machine. */
+const IMAGES_FOLDER = join(tmpdir(), `entr-images-${process.pid}`)
 const UNSENT_BYTES_MAX = 256 * 1024 * 1024
 
 /** Ends the process when whoever it works for is gone. */
@@ -76,10 +82,10 @@ async function main(settings: Settings): Promise<void> {
     probed: (exact) => cache?.write(exact),
     nowUs: () => Math.round(performance.now() * 1_000),
   }
-  watch.lease(HELLO_WITHIN_MS)
-  const socket = await firstConnection(createServer(), settings.socketPath)
-  const loop = new EngineLoop({ ...options, emit: (event, bin) => send(settings, socket, encodeFrame(event, bin)) })
-  listen(settings, socket, loop, watch)
+  const { socket, post } = await peerOf(settings, watch)
+  const emit: EngineOptions['emit'] = post === null ? (event, bin) => send(settings, socket, encodeFrame(event, bin)) : (event, bin) => post.emit(event, bin)
+  const loop = new EngineLoop({ ...options, emit })
+  listen(settings, { socket, post }, loop, watch)
   await loop.run()
   socket.end(() => {
     leave(settings)
@@ -111,25 +117,36 @@ function probeCache({ probeCachePath, chunkTokens, threads }: Settings, llama: L
   return probeCachePath === null ? null : new ProbeCache(probeCachePath, llama.info, modelDigest, chunkTokens, threads)
 }
 
-/** Resolves with the one control plane; any other is turned away. */
-function firstConnection(server: Server, path: string): Promise<Socket> {
-  return new Promise((resolve, reject) => {
-    server.on('error', reject)
-    server.once('connection', (socket: Socket) => {
-      server.on('connection', (other: Socket) => other.destroy())
-      resolve(socket)
-    })
-    server.listen(path)
+/** What is said to the control plane, and what it says; images go through a post where it is on another machine. */
+async function peerOf(settings: Settings, watch: Watch): Promise<Peer> {
+  if (settings.listen === null) {
+    watch.lease(HELLO_WITHIN_MS)
+    const socket = await firstOnSocket(settings.socketPath)
+    return { socket, post: null }
+  }
+  const { secretFile, ...door } = settings.listen
+  // Somebody may come, or nobody for days.
+  const socket = await firstAdmitted({ ...door, secret: secretIn(secretFile) }, (port) => {
+    writeSync(process.stdout.fd, `the engine listens on ${door.host}:${port}\n`)
   })
+  watch.lease(HELLO_WITHIN_MS)
+  const post = new ImagePost(IMAGES_FOLDER, {
+    send: (message, bin) => send(settings, socket, encodeFrame(message, bin)),
+    room: async () => { if (socket.writableNeedDrain) await once(socket, 'drain') },
+  })
+  return { socket, post }
 }
 
-function listen(settings: Settings, socket: Socket, loop: EngineLoop, watch: Watch): void {
+interface Peer { readonly socket: Socket; readonly post: ImagePost | null }
+
+function listen(settings: Settings, { socket, post }: Peer, loop: EngineLoop, watch: Watch): void {
   const reader = new FrameReader()
   socket.on('data', (chunk: Buffer) => {
     try {
       for (const { message, bin } of reader.push(chunk)) {
         watch.heard()
-        const request = loop.receive(message, bin)
+        const heard = post === null ? message : post.receive(message, bin)
+        const request = heard === null ? null : loop.receive(heard, bin)
         if (request?.kind === 'hello') watch.lease(request.leaseMs)
       }
     } catch (error) {
@@ -139,6 +156,7 @@ function listen(settings: Settings, socket: Socket, loop: EngineLoop, watch: Wat
   })
   socket.on('error', (error) => end(settings, `its socket failed: ${error.message}`))
   socket.on('close', () => end(settings, 'its control plane is gone'))
+  socket.resume()
 }
 
 function send(settings: Settings, socket: Socket, frame: Buffer): void {
@@ -160,7 +178,8 @@ function end(settings: Settings, why: string): void {
 }
 
 function leave(settings: Settings): void {
-  if (process.platform !== 'win32') rmSync(settings.socketPath, { force: true })
+  rmSync(IMAGES_FOLDER, { recursive: true, force: true })
+  if (process.platform !== 'win32' && settings.listen === null) rmSync(settings.socketPath, { force: true })
 }
 
 async function digestOf(path: string): Promise<string> {
@@ -175,7 +194,7 @@ try {
   else if (settings.weigh) await weighed(settings)
   else await main(settings)
 } catch (error) {
-  const said = error instanceof SettingsError || error instanceof LlamaError || error instanceof TemplateError
+  const said = error instanceof SettingsError || error instanceof LlamaError || error instanceof TemplateError || error instanceof ListenError
   process.stderr.write(`engine: ${said ? error.message : error instanceof Error ? error.stack : String(error)}\n`)
   // Memory may come free; a model, a library or a setting stays what it is.
   const isLasting = said && !(error instanceof LlamaError && error.code === 'memory')

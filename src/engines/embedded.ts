@@ -20,7 +20,9 @@ import { toolCallIdOf } from '../protocol/chat.ts'
 import { ENGINE_PROTOCOL, type EngineEvent, type WireEngine } from '../protocol/engine.ts'
 import { undeclared } from './capability.ts'
 import { argsOf, capabilitiesOf, reportOf, type EngineSettings } from './embedded-words.ts'
+import type { LinkTerms } from './engine-link.ts'
 import { EngineProcess } from './engine-process.ts'
+import { EngineRemote, type RemoteOptions } from './engine-remote.ts'
 import { awaitOrphan } from './orphan.ts'
 import { EngineReports, type Attempt } from './reports.ts'
 import { RESTART_LIMITS, Restarts } from './restarts.ts'
@@ -33,18 +35,30 @@ const EMBEDDED_LIMITS = {
   ...RESTART_LIMITS,
 }
 
-export interface EmbeddedOptions extends EngineSettings {
+interface AnyOptions {
   readonly id: string
   /** Names under which the model is asked for. */
   readonly models: readonly string[]
-  /** Holds the pid file; one for each data directory. */
-  readonly runtimeDir: string
   /** What the tools a call ends with do to the world; `read` by default. */
   readonly toolEffect?: (names: readonly string[]) => Effect
-  /** Another program that speaks the protocol. */
-  readonly workerPath?: string
   readonly limits?: Partial<typeof EMBEDDED_LIMITS>
 }
+
+/** Its process is our child. */
+export interface EmbeddedOptions extends AnyOptions, EngineSettings {
+  /** Holds the pid file; one for each data directory. */
+  readonly runtimeDir: string
+  /** Another program that speaks the protocol. */
+  readonly workerPath?: string
+}
+
+/** Its process is another machine's. */
+interface RemoteEngineOptions extends AnyOptions {
+  readonly remote: RemoteOptions
+}
+
+type LifeHandlers = ConstructorParameters<typeof EngineRemote>[1]
+type EngineLife = Pick<EngineRemote, 'gone' | 'send' | 'stop' | 'condemn'>
 
 interface Asked {
   readonly request: MeasureRequest
@@ -55,12 +69,12 @@ type EventOf<Kind extends EngineEvent['kind']> = Extract<EngineEvent, { kind: Ki
 
 export class EmbeddedEngine implements EnginePort {
   readonly id
-  readonly #options: EmbeddedOptions
+  readonly #options: EmbeddedOptions | RemoteEngineOptions
   readonly #limits: typeof EMBEDDED_LIMITS
   readonly #reports: EngineReports
   readonly #measuring = new Map<CallId, Asked[]>()
   #capabilities: Capabilities | null = null
-  #process: EngineProcess | null = null
+  #process: EngineLife | null = null
   /** The last process, gone or going. */
   #before: Promise<void> = Promise.resolve()
   #restarts: Restarts
@@ -68,7 +82,7 @@ export class EmbeddedEngine implements EnginePort {
   #restart: NodeJS.Timeout | null = null
   #closed = false
 
-  constructor(options: EmbeddedOptions) {
+  constructor(options: EmbeddedOptions | RemoteEngineOptions) {
     this.id = engineId(options.id)
     this.#options = options
     this.#limits = { ...EMBEDDED_LIMITS, ...options.limits }
@@ -140,17 +154,14 @@ export class EmbeddedEngine implements EnginePort {
   }
 
   async #launch(reign: number): Promise<void> {
-    const pidFile = join(this.#options.runtimeDir, `${this.id}.pid`)
     const isOver = (): boolean => this.#closed || reign !== this.#reports.reign
     try {
       await this.#before
       if (isOver()) return
-      const left = await awaitOrphan(pidFile, this.#limits.leaseMs)
+      const left = 'remote' in this.#options ? null : await awaitOrphan(pidFileOf(this.#options), this.#limits.leaseMs)
       if (isOver()) return
       if (left !== null) return this.#stay(left)
-      const life: EngineProcess = new EngineProcess({
-        ...this.#limits, workerPath: this.#options.workerPath ?? WORKER_PATH, args: argsOf(this.#options), pidFile, reign,
-      }, {
+      const life: EngineLife = startLife(this.#options, { ...this.#limits, reign }, {
         event: (event, bin) => { if (this.#process === life) this.#hear(life, event, bin) },
         lost: (why, refused) => { if (this.#process === life) this.#lost(life, why, refused, reign) },
       })
@@ -160,7 +171,7 @@ export class EmbeddedEngine implements EnginePort {
     }
   }
 
-  #lost(life: EngineProcess, why: string, refused: boolean, reign: number): void {
+  #lost(life: EngineLife, why: string, refused: boolean, reign: number): void {
     this.#process = null
     this.#before = life.gone
     const pauseMs = this.#restarts.lost(performance.now())
@@ -185,13 +196,13 @@ export class EmbeddedEngine implements EnginePort {
 
   // ---------------------------------------------------------------- what it says
 
-  #hear(life: EngineProcess, event: EngineEvent, bin: readonly Uint8Array[]): void {
+  #hear(life: EngineLife, event: EngineEvent, bin: readonly Uint8Array[]): void {
     const wrong = this.#take(life, event, bin)
     if (wrong !== null) life.condemn(`it broke the protocol: ${wrong}`)
   }
 
   /** Why it does not fit, where it does not. */
-  #take(life: EngineProcess, event: EngineEvent, bin: readonly Uint8Array[]): string | null {
+  #take(life: EngineLife, event: EngineEvent, bin: readonly Uint8Array[]): string | null {
     switch (event.kind) {
       case 'welcome':
         if (event.protocol !== ENGINE_PROTOCOL) return `it speaks protocol ${event.protocol}, not ${ENGINE_PROTOCOL}`
@@ -292,6 +303,14 @@ export class EmbeddedEngine implements EnginePort {
       resume,
     })
   }
+}
+
+const pidFileOf = ({ runtimeDir, id }: EmbeddedOptions): string => join(runtimeDir, `${id}.pid`)
+
+/** Throws where a process cannot be started. */
+function startLife(options: EmbeddedOptions | RemoteEngineOptions, limits: LinkTerms & { readonly startMsMax: number }, handlers: LifeHandlers): EngineLife {
+  if ('remote' in options) return new EngineRemote({ ...options.remote, ...limits }, handlers)
+  return new EngineProcess({ ...limits, workerPath: options.workerPath ?? WORKER_PATH, args: argsOf(options), pidFile: pidFileOf(options) }, handlers)
 }
 
 /** Beside us in the build. */

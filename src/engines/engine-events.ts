@@ -2,7 +2,7 @@
  * Owns the check of what an engine process says: JSON of unknown shape in, an event of `protocol/engine.ts` out, or
  * BrokenEvent. Checks shape and bounds; whether an event fits what was asked is the adapter's business.
  */
-import type { EngineEvent } from '../protocol/engine.ts'
+import type { EngineEvent, WireImagePiece } from '../protocol/engine.ts'
 
 export class BrokenEvent extends Error {}
 
@@ -84,6 +84,14 @@ export function readEvent(message: unknown, bin: readonly Uint8Array[]): EngineE
   if (bin.length !== parts) throw new BrokenEvent(`it sent ${kind} with ${bin.length} binary parts, not ${parts}`)
   // Every field was checked by the table above, which the compiler holds against the type.
   return message as unknown as EngineEvent
+}
+
+/** Null where it is something else. */
+export function readPiece(message: unknown, bin: readonly Uint8Array[]): WireImagePiece | null {
+  if (!isObject(message) || message['kind'] !== 'imagePiece') return null
+  const { move, offset } = message
+  if (typeof move !== 'string' || typeof offset !== 'number' || !count(offset) || bin.length !== 1) throw new BrokenEvent('it sent a piece of an image that is none')
+  return { kind: 'imagePiece', move, offset }
 }
 
 const isKind = (kind: string): kind is Kind => Object.hasOwn(FIELDS, kind)

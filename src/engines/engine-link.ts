@@ -7,9 +7,9 @@
  * K2 nothing is said after `failed`, `closed` or `destroy`.
  */
 import type { Socket } from 'node:net'
-import { ENGINE_PROTOCOL, type EngineEvent, type EngineRequest } from '../protocol/engine.ts'
+import { ENGINE_PROTOCOL, type EngineEvent, type EngineRequest, type WireImagePiece } from '../protocol/engine.ts'
 import { encodeFrame, FrameError, FrameReader } from '../protocol/frame.ts'
-import { BrokenEvent, readEvent } from './engine-events.ts'
+import { BrokenEvent, readEvent, readPiece } from './engine-events.ts'
 
 /** Pings in a lease. */
 const PINGS = 3
@@ -28,6 +28,8 @@ export interface LinkTerms {
 
 interface LinkHandlers {
   event(event: EngineEvent, bin: readonly Uint8Array[]): void
+  /** A piece of an image; absent: it has no such things to say. */
+  piece?(piece: WireImagePiece, bytes: Uint8Array): void
   /** It cannot be gone on with. `hangs`: it may not end by itself. */
   failed(why: string, hangs: boolean): void
   /** The other side is gone; null where nothing says why. */
@@ -63,7 +65,7 @@ export class EngineLink {
   /** Everything it had to say was read. */
   get closed(): boolean { return this.#socket.closed }
 
-  send(message: EngineRequest, bin: readonly Uint8Array[] = []): void {
+  send(message: EngineRequest | WireImagePiece, bin: readonly Uint8Array[] = []): void {
     this.#socket.write(encodeFrame(message, bin))
   }
 
@@ -82,6 +84,11 @@ export class EngineLink {
     try {
       for (const { message, bin } of reader.push(bytes)) {
         if (!this.#open) return
+        const piece = this.#handlers.piece === undefined ? null : readPiece(message, bin)
+        if (piece !== null) {
+          this.#handlers.piece?.(piece, bin[0] ?? new Uint8Array())
+          continue
+        }
         const event = readEvent(message, bin)
         if (event.kind === 'welcome') this.#welcomed = true
         if (event.kind === 'alive') this.#weigh(event.batchMs, event.memoryBytes)

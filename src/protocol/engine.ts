@@ -42,6 +42,16 @@ export type EngineRequest =
   | { readonly kind: 'discard'; readonly reign: number; readonly state: string }
   | { readonly kind: 'stop'; readonly reign: number }
 
+/**
+ * A piece of an image, in order, between machines that share no files; bin: [bytes]. To the engine before the `onboard`
+ * that it is for, from it before the `moved` of an `offload`. There the paths in commands mean nothing.
+ */
+export interface WireImagePiece { readonly kind: 'imagePiece'; readonly move: string; readonly offset: number }
+/** Bytes of one piece at most. */
+export const IMAGE_PIECE_BYTES = 1024 * 1024
+/** An id of a move that may name a file. */
+export const MOVE_NAME = /^[A-Za-z0-9_-]{1,64}$/
+
 export interface WireSpeeds {
   readonly prefillNsPerToken: number
   readonly decodeBaseNs: number

@@ -18,13 +18,18 @@ export function encodeFrame(message: object, bin: readonly Uint8Array[] = []): B
 
 /** Feeds on chunks as they arrive and yields whole frames. Throws FrameError where the peer broke the framing. */
 export class FrameReader {
-  #held: Buffer = Buffer.alloc(0);
+  readonly #bytesMax: number
+  #held: Buffer = Buffer.alloc(0)
+
+  constructor(bytesMax = FRAME_BYTES_MAX) {
+    this.#bytesMax = bytesMax
+  }
 
   *push(chunk: Buffer): Generator<Frame> {
     this.#held = this.#held.length === 0 ? chunk : Buffer.concat([this.#held, chunk])
     while (this.#held.length >= 8) {
       const length = this.#held.readUInt32LE(0)
-      if (length < 4 || length > FRAME_BYTES_MAX) throw new FrameError(`a frame says it is ${length} bytes`)
+      if (length < 4 || length > this.#bytesMax) throw new FrameError(`a frame says it is ${length} bytes`)
       if (this.#held.length < 4 + length) return
       const frame = this.#held.subarray(4, 4 + length)
       this.#held = this.#held.subarray(4 + length)

@@ -14,7 +14,7 @@ describe('the command line', () => {
   test('shows help for itself and for every verb, with code 0', async () => {
     const whole = await entracte(['--help'])
     assert.equal(whole.code, 0)
-    for (const verb of ['serve', 'demo', 'programs', 'explain', 'engines', 'models', 'doctor']) {
+    for (const verb of ['serve', 'demo', 'programs', 'explain', 'engines', 'engine', 'models', 'doctor']) {
       assert.match(whole.stdout, new RegExp(`\\n {2}${verb} `))
       const one = await entracte([verb, '--help'])
       assert.equal(one.code, 0)

@@ -21,7 +21,7 @@ export function folder(): string {
 }
 
 export async function served(core: Record<string, unknown> = {}, engine: Record<string, unknown> = {}, dataDir = folder()): Promise<Server> {
-  const config = defaultConfig({ dataDir, imagesDir: join(dataDir, 'images'), listen: { port: 0 }, logLevel: 'silent', engines: [{ ...ENGINE, ...engine }], core })
+  const config = defaultConfig({ dataDir, imagesDir: join(dataDir, 'images'), listen: { port: 0 }, logLevel: 'silent', engines: ['kind' in engine ? engine : { ...ENGINE, ...engine }], core })
   const server = await start(config)
   open.add(() => server.close())
   await ready(server.url)

@@ -1,0 +1,88 @@
+/**
+ * Owns images on the way between our files and an engine on another machine: what an offload sends is put together beside
+ * its place, checked and renamed before anybody hears that it moved; what an onboard reads is sent before its command.
+ */
+import { closeSync, openSync, renameSync, rmSync, writeSync } from 'node:fs'
+import { open } from 'node:fs/promises'
+import { crc32 } from 'node:zlib'
+import { IMAGE_PIECE_BYTES, PARTIAL_SUFFIX, type EngineEvent, type EngineRequest, type WireImagePiece } from '../protocol/engine.ts'
+
+interface Wire {
+  send(message: EngineRequest | WireImagePiece, bin?: readonly Uint8Array[]): void
+  /** Resolves when there is room for more; false: the connection is over. */
+  room(): Promise<boolean>
+  /** Said in the engine's place. */
+  event(event: EngineEvent): void
+}
+
+interface Incoming { readonly path: string; bytes: number; crc: number }
+
+type Onboard = Extract<EngineRequest, { kind: 'onboard' }>
+
+export class ImageTransfer {
+  readonly #wire: Wire
+  readonly #incoming = new Map<string, Incoming>()
+
+  constructor(wire: Wire) {
+    this.#wire = wire
+  }
+
+  send(message: EngineRequest, bin: readonly Uint8Array[]): void {
+    if (message.kind === 'onboard') return void this.#sendImage(message)
+    if (message.kind === 'offload') this.#incoming.set(message.move, { path: message.path, bytes: 0, crc: 0 })
+    this.#wire.send(message, bin)
+  }
+
+  /** Throws where the file cannot be written. */
+  piece({ move, offset }: WireImagePiece, bytes: Uint8Array): void {
+    const incoming = this.#incoming.get(move)
+    // Of a move that is over for us, or not in its place: then its digest is another.
+    if (incoming === undefined || offset !== incoming.bytes) return
+    const file = openSync(`${incoming.path}${PARTIAL_SUFFIX}`, offset === 0 ? 'w' : 'r+', 0o600)
+    try {
+      writeSync(file, bytes, 0, bytes.length, offset)
+    } finally {
+      closeSync(file)
+    }
+    incoming.bytes += bytes.length
+    incoming.crc = crc32(bytes, incoming.crc)
+  }
+
+  /** The event as it is to be heard. */
+  settle(event: EngineEvent): EngineEvent {
+    if (event.kind !== 'moved' && event.kind !== 'moveFailed') return event
+    const incoming = this.#incoming.get(event.move)
+    this.#incoming.delete(event.move)
+    if (incoming === undefined) return event
+    const partial = `${incoming.path}${PARTIAL_SUFFIX}`
+    const digest = incoming.crc.toString(16).padStart(8, '0')
+    if (event.kind === 'moved' && incoming.bytes === event.bytes && digest === event.digest) {
+      renameSync(partial, incoming.path)
+      return event
+    }
+    rmSync(partial, { force: true })
+    if (event.kind === 'moveFailed') return event
+    return { kind: 'moveFailed', move: event.move, sourceLost: false, why: `of its image ${incoming.bytes} of ${event.bytes} bytes came, with the digest ${digest}, not ${event.digest}` }
+  }
+
+  async #sendImage(command: Onboard): Promise<void> {
+    const { move } = command
+    try {
+      const file = await open(command.path, 'r')
+      try {
+        for (let offset = 0; ;) {
+          const { bytesRead, buffer } = await file.read(Buffer.alloc(IMAGE_PIECE_BYTES), 0, IMAGE_PIECE_BYTES, offset)
+          if (bytesRead === 0) break
+          this.#wire.send({ kind: 'imagePiece', move, offset }, [buffer.subarray(0, bytesRead)])
+          offset += bytesRead
+          if (!await this.#wire.room()) return
+        }
+      } finally {
+        await file.close()
+      }
+      this.#wire.send(command)
+    } catch (error) {
+      this.#wire.event({ kind: 'moveFailed', move, why: `its image cannot be read: ${String(error)}`, sourceLost: true })
+    }
+  }
+}
