@@ -99,8 +99,9 @@ async function playWith(
   const totals = file.of(`${subject.name}/${key}`, { model: subject.name, settings: words, exact })
   const counts = fresh(totals)
   let seed = run.seed ?? totals.nextSeed
-  const alone = await AloneStage.open(settings, folders)
-  const company = await CompanyStage.open(settings, folders)
+  const played = { ...settings, probeCachePath: null, probe: false }
+  const alone = await AloneStage.open(played, folders)
+  const company = await CompanyStage.open(played, folders)
   const untilMs = performance.now() + playMs
   const isOver = (): boolean => run.cases !== null ? casesOf(counts) >= run.cases : run.seed !== null || performance.now() > untilMs
   let shown = 0

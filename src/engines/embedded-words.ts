@@ -34,11 +34,13 @@ export interface EngineSettings {
   readonly libraryDir: string | null
   /** Where the probe's answer is kept; null: asked at every start. */
   readonly probeCachePath: string | null
+  /** False: it is not asked whether it is exact. */
+  readonly probe?: boolean
 }
 
 export function argsOf(options: EngineSettings): string[] {
   const { modelPath, lanes, laneTokens, threads, chunkTokens } = options
-  const { flashAttention, extraBuffers, rowUnit = 1, load = 'auto', libraryDir, probeCachePath } = options
+  const { flashAttention, extraBuffers, rowUnit = 1, load = 'auto', libraryDir, probeCachePath, probe = true } = options
   const { kvTypeK = 'f16', kvTypeV = 'f16', build = 'cpu', gpuLayers = null, publicPrefixes = [] } = options
   return [
     '--model', modelPath,
@@ -56,6 +58,7 @@ export function argsOf(options: EngineSettings): string[] {
     ...publicPrefixes.map((text) => `--public-prefix=${text}`),
     ...(libraryDir === null ? [] : ['--library', libraryDir]),
     ...(probeCachePath === null ? [] : ['--probe-cache', probeCachePath]),
+    ...(probe ? [] : ['--no-probe']),
   ]
 }
 

@@ -19,7 +19,7 @@ after(() => rmSync(folder, { recursive: true, force: true }))
 const SEEDS: readonly number[] = [11, 24]
 
 const settingsOf = (modelPath: string): EngineSettings => ({
-  modelPath, lanes: LANES, laneTokens: 2_048, threads: 1, chunkTokens: 32, flashAttention: false, extraBuffers: true, libraryDir: null, probeCachePath: null,
+  modelPath, lanes: LANES, laneTokens: 2_048, threads: 1, chunkTokens: 32, flashAttention: false, extraBuffers: true, libraryDir: null, probeCachePath: null, probe: false,
 })
 
 async function played(alonePath: string, seeds: readonly number[]): Promise<readonly CaseResult[]> {
