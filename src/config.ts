@@ -83,6 +83,8 @@ const embedded = z.strictObject({
   laneTokens: z.int().min(256).default(2_048),
   threads: z.int().min(1).max(512).default(THREADS),
   chunkTokens: z.int().min(4).max(4_096).default(128),
+  /** Of copies of States between two batches, while somebody runs; at it the next copy waits for a batch. One is never cut. */
+  copiesMsMax: z.int().min(0).max(60_000).default(20),
   /** System texts: the beginning of a prompt with one of them is computed once for all tenants. */
   publicPrefixes: z.array(publicText).max(PUBLIC_PREFIXES_MAX).default([]),
   flashAttention: z.boolean().default(false),

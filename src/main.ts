@@ -152,10 +152,10 @@ async function engineOf(one: EngineConfig, config: Config, hooks: StartHooks, mo
       const model = await resolveModel({ model: one.model, env: process.env, ...(progress === undefined ? {} : { onProgress: progress }) })
       const cache = cacheDirectory(process.env)
       models.push(markInUse(cache, model.path))
-      const { id, lanes, laneTokens, threads, chunkTokens, flashAttention, extraBuffers, rowUnit, load, library, kvTypeK, kvTypeV, build, gpuLayers, publicPrefixes } = one
+      const { id, lanes, laneTokens, threads, chunkTokens, copiesMsMax, flashAttention, extraBuffers, rowUnit, load, library, kvTypeK, kvTypeV, build, gpuLayers, publicPrefixes } = one
       const { answerSeconds, batchSecondsMax, startSecondsMax, memoryMiBMax } = one
       return new EmbeddedEngine({
-        id, lanes, laneTokens, threads, chunkTokens, flashAttention, extraBuffers, rowUnit, load, kvTypeK, kvTypeV, build, gpuLayers, publicPrefixes, models: [model.name], modelPath: model.path, libraryDir: library,
+        id, lanes, laneTokens, threads, chunkTokens, copiesMsMax, flashAttention, extraBuffers, rowUnit, load, kvTypeK, kvTypeV, build, gpuLayers, publicPrefixes, models: [model.name], modelPath: model.path, libraryDir: library,
         runtimeDir: config.dataDir, probeCachePath: join(cache, PROBES_FILE),
         limits: {
           leaseMs: Math.round(answerSeconds * 1_000), batchMsMax: batchSecondsMax * 1_000, startMsMax: startSecondsMax * 1_000,

@@ -19,6 +19,7 @@ import type { Batch } from './batch.ts'
 import { readRequest } from './commands.ts'
 import { Density } from './density.ts'
 import { Grammars } from './grammar/grammars.ts'
+import { Inbox } from './inbox.ts'
 import { imageKey } from './kv-image.ts'
 import { LaneCopies } from './lane-copies.ts'
 import { Lanes, heldTokens } from './lanes.ts'
@@ -44,6 +45,8 @@ export interface EngineOptions {
   readonly template: ChatTemplate
   readonly modelDigest: string
   readonly chunkTokens: number
+  /** Of copies of States, between two batches. */
+  readonly copiesMsMax: number
   readonly calibration: Calibration
   /** Beginnings of prompts that tenants may share; none where it is left out. */
   readonly publicPrefixes?: readonly Int32Array[]
@@ -75,8 +78,7 @@ export class EngineLoop {
   readonly #moves: Moves
   /** Of the row that is sampled. */
   readonly #logits: Float32Array
-  /** To be done between two batches, in order. */
-  readonly #inbox: (() => void)[] = []
+  readonly #inbox: Inbox
   #probe: Probe | null
   #exact: Exact
   #reign: number | null = null
@@ -97,6 +99,7 @@ export class EngineLoop {
     const lanes = this.#lanes = new Lanes(llama.info.lanes)
     const speeds = this.#speeds = new Speeds(calibration)
     this.#schedule = new Schedule(chunkTokens)
+    this.#inbox = new Inbox(options.copiesMsMax)
     const copies = new LaneCopies(llama, calibration)
     this.#density = new Density(llama, lanes, speeds, copies)
     const prefixes = this.#prefixes = new Prefixes(llama, lanes, speeds, copies, options.publicPrefixes ?? [])
@@ -110,7 +113,7 @@ export class EngineLoop {
     this.#moves = new Moves({
       llama, lanes, speeds, modelDigest, emit, nowUs,
       imageKey: this.#imageKey,
-      between: (work) => this.#between(work),
+      between: (work) => this.#between(work, true),
       isRunning: (state) => this.#running.on(state) !== null,
     })
   }
@@ -134,7 +137,7 @@ export class EngineLoop {
   /** Ends when told to stop. Throws for bugs only: then nothing here can be trusted any more. */
   async run(): Promise<void> {
     for (;;) {
-      while (this.#inbox.length > 0) this.#inbox.shift()?.()
+      this.#inbox.empty(() => this.#running.isBusy)
       if (this.#stopping) break
       const batch = this.#schedule.next(this.#running.values())
       if (batch === null) await this.#idle()
@@ -189,12 +192,12 @@ export class EngineLoop {
       case 'measure':
         this.#measuring = this.#measuring.then(() => this.#measure(request, bin))
         return
-      default: this.#between(() => this.#obey(request, bin))
+      default: this.#between(() => this.#obey(request, bin), request.kind === 'offload')
     }
   }
 
-  #between(work: () => void): void {
-    this.#inbox.push(work)
+  #between(work: () => void, copies: boolean): void {
+    this.#inbox.put(work, copies)
     this.#wake()
   }
 
@@ -278,7 +281,7 @@ export class EngineLoop {
     if (this.#probe?.canAdvance() === true) return await this.#advance(this.#probe)
     await new Promise<void>((resolve) => {
       this.#wake = resolve
-      if (this.#inbox.length > 0 || this.#stopping) resolve()
+      if (!this.#inbox.isEmpty || this.#stopping) resolve()
     })
   }
 

@@ -43,6 +43,11 @@ export class Running {
     return this.#sequences.values()
   }
 
+  /** Somebody waits for the next batch. */
+  get isBusy(): boolean {
+    return this.#sequences.size > 0
+  }
+
   /** The attempt that runs on a State, if one does. */
   on(state: string): Sequence | null {
     for (const sequence of this.#sequences.values()) if (sequence.start.state === state) return sequence

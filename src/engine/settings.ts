@@ -21,6 +21,8 @@ export interface Settings {
   readonly laneTokens: number
   readonly threads: number
   readonly chunkTokens: number
+  /** Of copies of States, between two batches. */
+  readonly copiesMsMax: number
   readonly flashAttention: boolean
   readonly extraBuffers: boolean
   readonly rowUnit: RowUnit
@@ -60,9 +62,10 @@ const LANE_TOKENS_MAX = 1 << 24
 const CHUNK_TOKENS_MAX = 4_096
 const THREADS_MAX = 512
 const GPU_LAYERS_MAX = 10_000
+const COPIES_MS_MAX = 60_000
 const LOADS = Object.keys(LOAD_MODES) as LoadMode[]
 
-type Whole = 'lanes' | 'lane-tokens' | 'threads' | 'chunk-tokens' | 'gpu-layers'
+type Whole = 'lanes' | 'lane-tokens' | 'threads' | 'chunk-tokens' | 'copies-ms' | 'gpu-layers'
 
 export function readSettings(argv: readonly string[]): Settings {
   const given = parse(argv)
@@ -85,6 +88,7 @@ export function readSettings(argv: readonly string[]): Settings {
     laneTokens: whole('lane-tokens', 2_048, 256, LANE_TOKENS_MAX),
     threads: whole('threads', Math.min(Math.max(1, availableParallelism() - 1), THREADS_MAX), 1, THREADS_MAX),
     chunkTokens: whole('chunk-tokens', 128, CHUNK_TOKENS_MIN, CHUNK_TOKENS_MAX),
+    copiesMsMax: whole('copies-ms', 20, 0, COPIES_MS_MAX),
     flashAttention: given['flash-attention'],
     extraBuffers: !given['no-extra-buffers'],
     rowUnit: rowUnit(given['row-unit'] ?? '1'),
@@ -131,7 +135,7 @@ function parse(argv: readonly string[]) {
       options: {
         'listen': TEXT, 'secret-file': TEXT, 'tls-cert': TEXT, 'tls-key': TEXT,
         'socket': TEXT, 'model': TEXT, 'model-digest': TEXT, 'lanes': TEXT, 'lane-tokens': TEXT, 'threads': TEXT,
-        'chunk-tokens': TEXT, 'library': TEXT, 'load': TEXT, 'row-unit': TEXT, 'probe-cache': TEXT,
+        'chunk-tokens': TEXT, 'copies-ms': TEXT, 'library': TEXT, 'load': TEXT, 'row-unit': TEXT, 'probe-cache': TEXT,
         'kv-type-k': TEXT, 'kv-type-v': TEXT, 'build': TEXT, 'gpu-layers': TEXT, 'public-prefix': { type: 'string', multiple: true },
         'flash-attention': FLAG, 'no-extra-buffers': FLAG, 'no-probe': FLAG, 'describe': FLAG, 'weigh': FLAG,
       },

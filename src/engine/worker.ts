@@ -76,6 +76,7 @@ async function main(settings: Settings): Promise<void> {
     modelDigest,
     template,
     chunkTokens: settings.chunkTokens,
+    copiesMsMax: settings.copiesMsMax,
     publicPrefixes: settings.publicPrefixes.map((text) => publicPrefix(llama, template, text, llama.info.laneTokens)),
     calibration: await calibrate(llama),
     exact: cache?.read() ?? (settings.probe ? null : { answer: 'unknown', because: 'the probe is off' }),

@@ -14,6 +14,8 @@ export interface EngineSettings {
   readonly laneTokens: Tokens
   readonly threads: number
   readonly chunkTokens: Tokens
+  /** Of copies of States between two batches; left out: 20. */
+  readonly copiesMsMax?: number
   readonly flashAttention: boolean
   /** Weights repacked for the CPU at load; faster, and for some quantisations not exact. */
   readonly extraBuffers: boolean
@@ -39,13 +41,14 @@ export interface EngineSettings {
 }
 
 export function argsOf(options: EngineSettings): string[] {
-  const { modelPath, lanes, laneTokens, threads, chunkTokens } = options
+  const { modelPath, lanes, laneTokens, threads, chunkTokens, copiesMsMax } = options
   const { flashAttention, extraBuffers, rowUnit = 1, load = 'auto', libraryDir, probeCachePath, probe = true } = options
   const { kvTypeK = 'f16', kvTypeV = 'f16', build = 'cpu', gpuLayers = null, publicPrefixes = [] } = options
   return [
     '--model', modelPath,
     '--lanes', String(lanes), '--lane-tokens', String(laneTokens),
     '--threads', String(threads), '--chunk-tokens', String(chunkTokens),
+    ...(copiesMsMax === undefined ? [] : ['--copies-ms', String(copiesMsMax)]),
     ...(flashAttention ? ['--flash-attention'] : []),
     ...(extraBuffers ? [] : ['--no-extra-buffers']),
     ...(rowUnit === 1 ? [] : ['--row-unit', String(rowUnit)]),

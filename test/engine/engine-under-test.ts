@@ -19,6 +19,7 @@ export interface EngineShape {
   readonly lanes: number
   readonly laneTokens: number
   readonly chunkTokens: number
+  readonly copiesMsMax?: number
   readonly threads: number
   readonly flashAttention: boolean
   /** Null: the probe runs. */
@@ -132,7 +133,7 @@ export class EngineUnderTest implements PlayedEngine {
     this.#ledger = new Ledger(this.llama)
     this.loop = new EngineLoop({
       llama: this.llama, template: templateOf(this.llama), modelDigest: this.modelDigest,
-      chunkTokens: shape.chunkTokens,
+      chunkTokens: shape.chunkTokens, copiesMsMax: shape.copiesMsMax ?? 20,
       publicPrefixes: (shape.publicPrefixes ?? []).map((text) => publicPrefix(this.llama, templateOf(this.llama), text, shape.laneTokens)),
       calibration: CALIBRATION, exact: shape.exact, probed: () => undefined,
       emit: (event, bin = []) => this.#hear({ event, bin }),

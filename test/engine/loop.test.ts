@@ -124,6 +124,37 @@ test('a State that runs apart is moved next to the others and yields what it wou
   await settled()
 })
 
+test('copies of States have a budget between two batches: at it the next waits for a batch, and nobody who runs for more than one', async () => {
+  for (const [copiesMsMax, together] of [[0, false], [60_000, true]] as const) {
+    open({ lanes: 4, copiesMsMax })
+    for (const call of ['a', 'b', 'c']) {
+      await begin(call, LONG, { maxTokens: 2 })
+      await finish(call)
+    }
+    await begin('runs', 'hi', { maxTokens: 300 })
+    await engine.next((event) => event.kind === 'tokens' && event.call === 'runs')
+    const done: string[] = []
+    const { stateBytes, decode } = engine.llama
+    engine.llama.stateBytes = (lane) => {
+      done.push('copy')
+      return stateBytes.call(engine.llama, lane)
+    }
+    engine.llama.decode = (rows) => {
+      done.push('batch')
+      return decode.call(engine.llama, rows)
+    }
+    for (const call of ['a', 'b', 'c']) {
+      const state = `state-${call}`
+      engine.tell({ kind: 'offload', move: call, state, path: join(directory, `budget-${call}`), spans: [], identity: { tenant: 't', state, owner: state, epoch: 0, reign: 1 } })
+    }
+    for (const call of ['a', 'b', 'c']) if (!engine.of('moved').some(({ move }) => move === call)) await engine.next((event) => event.kind === 'moved' && event.move === call)
+    assert.equal(done.join(' ').includes('copy copy copy'), together, done.join(' '))
+    assert.equal(done.join(' ').includes('copy copy'), together, done.join(' '))
+    engine.tell({ kind: 'cancel', call: 'runs', attempt: 1 })
+    if (!together) await engine.kill()
+  }
+})
+
 test('no prefill has one row, whatever the prompt\'s length', async () => {
   open({ chunkTokens: 5, lanes: 2 })
   for (let length = 1; length <= 12; length++) {
