@@ -15,22 +15,20 @@ const DIGEST_DIGITS = 16
 export class Fed {
   readonly #tokens: number[] = []
   readonly #origins: Origin[] = []
-  #copied = 0
+  /** Whether each came out of another lane. */
+  readonly #copied: boolean[] = []
 
   get length(): number {
     return this.#tokens.length
   }
 
-  /** Leading tokens that came out of another lane. */
-  get copied(): number {
-    return this.#copied
+  /** How many of the positions `from` to before `to` came out of another lane. */
+  copied(from: number, to: number): number {
+    return this.#copied.slice(from, to).filter((copied) => copied).length
   }
 
-  cameFromAnother(tokens: number): void {
-    this.#copied = tokens
-  }
-
-  push(token: number, origin: Origin): void {
+  push(token: number, origin: Origin, copied = false): void {
+    this.#copied.push(copied)
     this.#tokens.push(token)
     this.#origins.push(origin)
   }
@@ -38,7 +36,7 @@ export class Fed {
   cut(length: number): void {
     this.#tokens.length = Math.min(this.#tokens.length, length)
     this.#origins.length = this.#tokens.length
-    this.#copied = Math.min(this.#copied, this.#tokens.length)
+    this.#copied.length = this.#tokens.length
   }
 
   /** Leading tokens equal to those of `tokens`. */

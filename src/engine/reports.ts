@@ -27,6 +27,8 @@ export function finishedOf(
   sequence: Sequence, end: OutputEnd, exact: boolean, nowUs: number,
 ): { readonly event: Finished; readonly record: Uint8Array } {
   const { start, plan, fed, prepared, outputs } = sequence
+  // The rest was fed, in this run or in one before, or came out of another lane.
+  const kept = Math.min(plan.begin, start.baseTokens)
   const record = recordOf(prepared, outputs, fed.length - plan.promptTokens, end)
   return {
     record: encodeRecord(record),
@@ -41,8 +43,7 @@ export function finishedOf(
       resume: resumeOf(sequence, exact),
       promptTokens: plan.promptTokens,
       outputTokens: outputs.length,
-      // Also what an earlier run of the call had from another lane.
-      cachedTokens: Math.min(plan.promptTokens, Math.max(Math.min(plan.begin, start.baseTokens), fed.copied)),
+      cachedTokens: kept + fed.copied(kept, plan.promptTokens),
     },
   }
 }

@@ -119,8 +119,7 @@ export class Sequence {
   reuse(tokens: number, held: number): void {
     const gain = Math.max(0, Math.min(tokens, held) - this.fed.length)
     this.account.reused(gain, this.redoneRows(gain))
-    while (this.fed.length < tokens) this.fed.push(this.tokenAt(this.fed.length), this.plan.origin(this.fed.length))
-    this.fed.cameFromAnother(tokens)
+    while (this.fed.length < tokens) this.fed.push(this.tokenAt(this.fed.length), this.plan.origin(this.fed.length), true)
     this.fed.cut(held)
     this.settle(null)
   }

@@ -166,6 +166,7 @@ test('what another lane learns while a call waits or reads is used at its next c
   assert.ok(quick.report.reusedTokens >= 3 * 16, 'it went on where the slow one was')
   assert.ok(slow.report.reusedTokens >= 32, 'which then went on where it was')
   const prompt = batches.filter((rows) => rows.length > 1 && rows.every(({ lane }) => lane === rows[0]?.lane)).reduce((sum, rows) => sum + rows.length, 0)
+  assert.equal(slow.promptTokens - slow.cachedTokens + quick.promptTokens - quick.cachedTokens, prompt, 'what was computed is told, whoever did')
   assert.ok(prompt <= alone.promptTokens + 2, `${prompt} tokens of ${alone.promptTokens} were computed by the two`)
   assert.deepEqual(tokensOf('slow'), tokensOf('alone'))
   assert.deepEqual(tokensOf('quick'), tokensOf('alone'))
