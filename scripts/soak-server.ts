@@ -154,7 +154,7 @@ class Soak {
         await this.#house.start()
         continue
       }
-      const engine = this.#house.engines[this.#kills % this.#house.engines.length] ?? ''
+      const engine = this.#house.engines[(this.#kills - Math.floor(this.#kills / SERVER_EVERY_KILLS)) % this.#house.engines.length] ?? ''
       this.#tally.add(`kills: engine ${engine}`)
       await this.#house.killEngine(engine)
     }
