@@ -13,9 +13,9 @@ import { startPeer } from './peer.ts'
 import { serve } from './served.ts'
 import { streamed } from './token-stream.ts'
 
-const ARMS = ['a lane to spare', 'no lane to spare', 'llama-server, a place to spare', 'llama-server, no place to spare'] as const
+const ARMS = ['a lane to spare', 'no lane to spare', 'no lane to spare, eager', 'llama-server, a place to spare', 'llama-server, no place to spare'] as const
 type ArmName = (typeof ARMS)[number]
-const OURS: readonly ArmName[] = ['a lane to spare', 'no lane to spare']
+const OURS: readonly ArmName[] = ['a lane to spare', 'no lane to spare', 'no lane to spare, eager']
 
 const DECODES = 8
 const CONTEXT_TOKENS = 256
@@ -36,6 +36,8 @@ const CHARACTERS_PER_TOKEN = 4.57
 const FRAME_TOKENS = 32
 const OVER_IDLE_MAX = 1.3
 const KEYS = { urgent: 'bench-urgent-key', long: 'bench-long-key' } as const
+/** A better band takes a place at once: no gap between shares, no rest, no end of giving way. */
+const EAGER = { preemptGapSeconds: 0, preemptionRestSeconds: 0, preemptionsMax: 1_000 }
 const TENANTS = [{ name: 'urgent', key: KEYS.urgent, class: 'interactive' }, { name: 'long', key: KEYS.long, class: 'default' }]
 
 const NOT_MEASURED = [
@@ -86,7 +88,7 @@ async function startArm(world: BenchWorld, name: ArmName, modelPath: string, mod
   world.say(`starting: ${name}`)
   const lanes = name.includes('no ') ? DECODES : DECODES + 1
   if (OURS.includes(name)) {
-    const config = { tenants: TENANTS, engines: [{ id: 'local', kind: 'embedded', model: world.model, lanes, laneTokens: LANE_TOKENS }] }
+    const config = { tenants: TENANTS, core: name.endsWith('eager') ? EAGER : {}, engines: [{ id: 'local', kind: 'embedded', model: world.model, lanes, laneTokens: LANE_TOKENS }] }
     return { name, model, ...await serve(config, world.signal, { key: KEYS.urgent }) }
   }
   const flags = ['-np', String(lanes), '--no-kv-unified', '-c', String(lanes * LANE_TOKENS), '--cache-ram', '0']
