@@ -3,7 +3,7 @@
  * in a folder of our own before the onboard that reads them, pieces of what an offload wrote go out before its answer. No
  * path that came over the wire is ever used.
  */
-import { closeSync, mkdirSync, openSync, rmSync, writeSync } from 'node:fs'
+import { closeSync, openSync, rmSync, writeSync } from 'node:fs'
 import { open, rm } from 'node:fs/promises'
 import { join } from 'node:path'
 import { IMAGE_PIECE_BYTES, MOVE_NAME } from '../protocol/engine.ts'
@@ -20,9 +20,8 @@ export class ImagePost {
   readonly #wire: Wire
   readonly #offloads = new Set<string>()
 
-  /** The folder is made; throws where it is there already. It goes with the process that made it. */
+  /** The folder is ours alone, and goes with the process. */
   constructor(folder: string, wire: Wire) {
-    mkdirSync(folder, { mode: 0o700 })
     this.#folder = folder
     this.#wire = wire
   }
@@ -51,13 +50,17 @@ export class ImagePost {
     return join(this.#folder, MOVE_NAME.test(move) ? `${move}.kv` : 'nameless.kv')
   }
 
-  /** A hole or an overlap gives another digest, and the onboard refuses it. */
+  /** A hole, or what could not be written, gives another digest, and the onboard refuses it. */
   #keep(move: string, offset: number, bytes: Uint8Array): void {
-    const file = openSync(this.#path(move), offset === 0 ? 'w' : 'r+', 0o600)
+    let file: number | null = null
     try {
+      file = openSync(this.#path(move), offset === 0 ? 'w' : 'r+', 0o600)
       writeSync(file, bytes, 0, bytes.length, offset)
+    } catch (error) {
+      if (!(error instanceof Error && 'syscall' in error)) throw error
+      process.stderr.write(`an image that comes in cannot be kept: ${error.message}\n`)
     } finally {
-      closeSync(file)
+      if (file !== null) closeSync(file)
     }
   }
 

@@ -49,6 +49,8 @@ interface Listen {
   readonly host: string
   readonly port: number
   readonly secretFile: string
+  /** An empty folder for images on their way; it goes with the process. */
+  readonly imagesDir: string
   readonly tls: { readonly certFile: string; readonly keyFile: string } | null
 }
 
@@ -118,14 +120,15 @@ function oneOf<T extends string>(name: string, given: string | undefined, choice
   throw new SettingsError(`--${name} is ${given}; it must be one of ${choices.join(', ')}`)
 }
 
-interface ListenFlags { readonly 'secret-file'?: string | undefined; readonly 'tls-cert'?: string | undefined; readonly 'tls-key'?: string | undefined }
+interface ListenFlags { readonly 'secret-file'?: string | undefined; readonly 'images'?: string | undefined; readonly 'tls-cert'?: string | undefined; readonly 'tls-key'?: string | undefined }
 
-function listenOf(where: string, { 'secret-file': secretFile, 'tls-cert': certFile, 'tls-key': keyFile }: ListenFlags): Listen {
+function listenOf(where: string, { 'secret-file': secretFile, images: imagesDir, 'tls-cert': certFile, 'tls-key': keyFile }: ListenFlags): Listen {
   const [, host, port] = /^\[?([^\]]+?)\]?:(\d{1,5})$/.exec(where) ?? []
   if (host === undefined || Number(port) > 65_535) throw new SettingsError(`--listen is ${where}; it must be HOST:PORT`)
   if (secretFile === undefined) throw new SettingsError('--secret-file is missing: who may use this engine shows that he knows what is in it')
+  if (imagesDir === undefined) throw new SettingsError('--images is missing: a folder for images on their way')
   if ((certFile === undefined) !== (keyFile === undefined)) throw new SettingsError('--tls-cert and --tls-key go together')
-  return { host, port: Number(port), secretFile, tls: certFile === undefined || keyFile === undefined ? null : { certFile, keyFile } }
+  return { host, port: Number(port), secretFile, imagesDir, tls: certFile === undefined || keyFile === undefined ? null : { certFile, keyFile } }
 }
 
 function parse(argv: readonly string[]) {
@@ -133,7 +136,7 @@ function parse(argv: readonly string[]) {
     return parseArgs({
       args: [...argv],
       options: {
-        'listen': TEXT, 'secret-file': TEXT, 'tls-cert': TEXT, 'tls-key': TEXT,
+        'listen': TEXT, 'secret-file': TEXT, 'images': TEXT, 'tls-cert': TEXT, 'tls-key': TEXT,
         'socket': TEXT, 'model': TEXT, 'model-digest': TEXT, 'lanes': TEXT, 'lane-tokens': TEXT, 'threads': TEXT,
         'chunk-tokens': TEXT, 'copies-ms': TEXT, 'library': TEXT, 'load': TEXT, 'row-unit': TEXT, 'probe-cache': TEXT,
         'kv-type-k': TEXT, 'kv-type-v': TEXT, 'build': TEXT, 'gpu-layers': TEXT, 'public-prefix': { type: 'string', multiple: true },

@@ -6,8 +6,6 @@ import { createHash } from 'node:crypto'
 import { createReadStream, rmSync, writeSync } from 'node:fs'
 import { once } from 'node:events'
 import type { Socket } from 'node:net'
-import { tmpdir } from 'node:os'
-import { join } from 'node:path'
 import { EXIT_REFUSED } from '../protocol/engine.ts'
 import { FrameError, FrameReader, encodeFrame } from '../protocol/frame.ts'
 import { ImagePost } from './image-post.ts'
@@ -31,8 +29,6 @@ import { templateOf } from './model-template.ts'
 const HELLO_WITHIN_MS = 30_000
 const WATCH_EVERY_MS = 250
 /** A control plane that does not read is as good as gone; at so many bytes unsent the process ends. */
-/** Images on their way to or from another machine. */
-const IMAGES_FOLDER = join(tmpdir(), `entr-images-${process.pid}`)
 const UNSENT_BYTES_MAX = 256 * 1024 * 1024
 
 /** Ends the process when whoever it works for is gone. */
@@ -125,13 +121,13 @@ async function peerOf(settings: Settings, watch: Watch): Promise<Peer> {
     const socket = await firstOnSocket(settings.socketPath)
     return { socket, post: null }
   }
-  const { secretFile, ...door } = settings.listen
+  const { secretFile, imagesDir, ...door } = settings.listen
   // Somebody may come, or nobody for days.
   const socket = await firstAdmitted({ ...door, secret: secretIn(secretFile) }, (port) => {
     writeSync(process.stdout.fd, `the engine listens on ${door.host}:${port}\n`)
   })
   watch.lease(HELLO_WITHIN_MS)
-  const post = new ImagePost(IMAGES_FOLDER, {
+  const post = new ImagePost(imagesDir, {
     send: (message, bin) => send(settings, socket, encodeFrame(message, bin)),
     room: async () => { if (socket.writableNeedDrain) await once(socket, 'drain') },
   })
@@ -179,8 +175,8 @@ function end(settings: Settings, why: string): void {
 }
 
 function leave(settings: Settings): void {
-  rmSync(IMAGES_FOLDER, { recursive: true, force: true })
-  if (process.platform !== 'win32' && settings.listen === null) rmSync(settings.socketPath, { force: true })
+  if (settings.listen !== null) rmSync(settings.listen.imagesDir, { recursive: true, force: true })
+  else if (process.platform !== 'win32') rmSync(settings.socketPath, { force: true })
 }
 
 async function digestOf(path: string): Promise<string> {

@@ -80,6 +80,8 @@ export class EmbeddedEngine implements EnginePort {
   #restarts: Restarts
   #condition: EngineCondition = { stage: 'starting', why: null }
   #restart: NodeJS.Timeout | null = null
+  #awaySinceMs: number | null = null
+  #awaySaid = false
   #closed = false
 
   constructor(options: EmbeddedOptions | RemoteEngineOptions) {
@@ -179,9 +181,18 @@ export class EmbeddedEngine implements EnginePort {
     const loop = isLoop ? `crash loop: ${early} lives in a row ended early; ` : ''
     const next = refused ? 'it stays lost: it would end the same' : `${loop}it is started again in ${pauseMs / 1_000} s`
     this.#condition = { stage: refused ? 'refused' : isLoop ? 'crash-loop' : 'lost', why: `${why}; ${next}` }
-    this.#reports.lost(`${why}; ${next}`)
+    if (this.#isNews()) this.#reports.lost(`${why}; ${next}`)
     this.#answerAll(unavailable(`${this.id} was lost: ${why}`))
     if (!refused) this.#restart = setTimeout(() => { void this.#launch(reign) }, pauseMs).unref()
+  }
+
+  /** Another machine's that is out of reach is said to be so when that has lasted for a lease, and once until it joins. */
+  #isNews(): boolean {
+    const nowMs = performance.now()
+    this.#awaySinceMs ??= nowMs
+    const isNews = !('remote' in this.#options) || this.#reports.joined || (!this.#awaySaid && nowMs - this.#awaySinceMs >= this.#limits.leaseMs)
+    this.#awaySaid ||= isNews
+    return isNews
   }
 
   #stay(why: string): void {
@@ -237,6 +248,8 @@ export class EmbeddedEngine implements EnginePort {
     if (joins) {
       this.#restarts.joined(performance.now())
       this.#condition = { stage: 'joined', why: engine.fallback }
+      this.#awaySinceMs = null
+      this.#awaySaid = false
     }
     if (joins || JSON.stringify(this.#capabilities) !== before) this.#reports.join(this.#capabilities, engine.speeds)
     else this.#reports.progress(engine.speeds, [])

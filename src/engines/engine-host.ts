@@ -3,6 +3,9 @@
  * its life, and another is started when that life is over, so that the next control plane finds it empty.
  */
 import { spawn } from 'node:child_process'
+import { mkdtempSync, rmSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import { EXIT_REFUSED } from '../protocol/engine.ts'
 import { argsOf, type EngineSettings } from './embedded-words.ts'
@@ -43,9 +46,10 @@ export function hostEngine(options: HostOptions, say: (line: string) => void): E
 
 function life(options: HostOptions, signal: AbortSignal, say: (line: string) => void): Promise<{ code: number | null; words: string }> {
   const { listen: { host, port }, secretFile, tls } = options
+  const images = mkdtempSync(join(tmpdir(), 'entr-images-'))
   const child = spawn(process.execPath, [
     fileURLToPath(new URL('../engine/worker.js', import.meta.url)),
-    '--listen', host.includes(':') ? `[${host}]:${port}` : `${host}:${port}`, '--secret-file', secretFile,
+    '--listen', host.includes(':') ? `[${host}]:${port}` : `${host}:${port}`, '--secret-file', secretFile, '--images', images,
     ...(tls === null ? [] : ['--tls-cert', tls.certFile, '--tls-key', tls.keyFile]), ...argsOf(options),
   ], { stdio: ['ignore', 'pipe', 'pipe'], windowsHide: true })
   let words = ''
@@ -61,6 +65,7 @@ function life(options: HostOptions, signal: AbortSignal, say: (line: string) => 
     child.once('error', reject)
     child.once('close', (code) => {
       signal.removeEventListener('abort', stop)
+      rmSync(images, { recursive: true, force: true })
       resolve({ code, words: words.trim() })
     })
   })

@@ -15,7 +15,8 @@ interface Wire {
   event(event: EngineEvent): void
 }
 
-interface Incoming { readonly path: string; bytes: number; crc: number }
+/** `fault`: why it cannot be kept here; the engine sends on all the same. */
+interface Incoming { readonly path: string; bytes: number; crc: number; fault: string | null }
 
 type Onboard = Extract<EngineRequest, { kind: 'onboard' }>
 
@@ -29,21 +30,15 @@ export class ImageTransfer {
 
   send(message: EngineRequest, bin: readonly Uint8Array[]): void {
     if (message.kind === 'onboard') return void this.#sendImage(message)
-    if (message.kind === 'offload') this.#incoming.set(message.move, { path: message.path, bytes: 0, crc: 0 })
+    if (message.kind === 'offload') this.#incoming.set(message.move, { path: message.path, bytes: 0, crc: 0, fault: null })
     this.#wire.send(message, bin)
   }
 
-  /** Throws where the file cannot be written. */
   piece({ move, offset }: WireImagePiece, bytes: Uint8Array): void {
     const incoming = this.#incoming.get(move)
     // Of a move that is over for us, or not in its place: then its digest is another.
-    if (incoming === undefined || offset !== incoming.bytes) return
-    const file = openSync(`${incoming.path}${PARTIAL_SUFFIX}`, offset === 0 ? 'w' : 'r+', 0o600)
-    try {
-      writeSync(file, bytes, 0, bytes.length, offset)
-    } finally {
-      closeSync(file)
-    }
+    if (incoming === undefined || incoming.fault !== null || offset !== incoming.bytes) return
+    incoming.fault = attempt(() => write(`${incoming.path}${PARTIAL_SUFFIX}`, bytes, offset))
     incoming.bytes += bytes.length
     incoming.crc = crc32(bytes, incoming.crc)
   }
@@ -57,11 +52,13 @@ export class ImageTransfer {
     const partial = `${incoming.path}${PARTIAL_SUFFIX}`
     const digest = incoming.crc.toString(16).padStart(8, '0')
     if (event.kind === 'moved' && incoming.bytes === event.bytes && digest === event.digest) {
-      renameSync(partial, incoming.path)
-      return event
+      const fault = incoming.fault ?? attempt(() => renameSync(partial, incoming.path))
+      if (fault === null) return event
+      incoming.fault = fault
     }
-    rmSync(partial, { force: true })
+    attempt(() => rmSync(partial, { force: true }))
     if (event.kind === 'moveFailed') return event
+    if (incoming.fault !== null) return { kind: 'moveFailed', move: event.move, sourceLost: false, why: `the image ${incoming.path} cannot be written: ${incoming.fault}` }
     return { kind: 'moveFailed', move: event.move, sourceLost: false, why: `of its image ${incoming.bytes} of ${event.bytes} bytes came, with the digest ${digest}, not ${event.digest}` }
   }
 
@@ -84,5 +81,25 @@ export class ImageTransfer {
     } catch (error) {
       this.#wire.event({ kind: 'moveFailed', move, why: `its image cannot be read: ${String(error)}`, sourceLost: true })
     }
+  }
+}
+
+function write(path: string, bytes: Uint8Array, offset: number): void {
+  const file = openSync(path, offset === 0 ? 'w' : 'r+', 0o600)
+  try {
+    writeSync(file, bytes, 0, bytes.length, offset)
+  } finally {
+    closeSync(file)
+  }
+}
+
+/** Why the file system would not; null where it did. */
+function attempt(act: () => void): string | null {
+  try {
+    act()
+    return null
+  } catch (error) {
+    if (error instanceof Error && 'syscall' in error) return error.message
+    throw error
   }
 }

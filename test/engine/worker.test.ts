@@ -205,7 +205,7 @@ test('told to stop, it stops', async () => {
 })
 
 test('a wrong command line and a wrong model are said in one line', async () => {
-  for (const [extra, said] of [[['--lanes', '0'], /--lanes is 0/], [['--what'], /--what/], [['--load', 'hot'], /--load is hot; it must be one of auto, map, lock, read/], [['--model', '/nowhere.gguf'], /nowhere\.gguf/], [['--kv-type-v', 'q8_0'], /V as q8_0 needs flash attention/], [['--build', 'npu'], /--build is npu; it must be one of auto, cpu/]] as const) {
+  for (const [extra, said] of [[['--lanes', '0'], /--lanes is 0/], [['--what'], /--what/], [['--load', 'hot'], /--load is hot; it must be one of auto, map, lock, read/], [['--model', '/nowhere.gguf'], /nowhere\.gguf/], [['--kv-type-v', 'q8_0'], /V as q8_0 needs flash attention/], [['--listen', '127.0.0.1:1'], /--secret-file is missing/], [['--build', 'npu'], /--build is npu; it must be one of auto, cpu/]] as const) {
     const client = new Client('wrong', extra)
     assert.equal(await client.exited, 78, 'another start would end the same')
     assert.match(client.stderr, said)
