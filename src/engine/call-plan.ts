@@ -7,6 +7,7 @@ import type { AnswerFormat, ChatCall, ChatMessage, ChatToolCall, Sampling, Token
 import { answerGrammar } from './grammar/answer-grammar.ts'
 import { GrammarError, SchemaError } from './grammar/schema-error.ts'
 import { toolCallGrammar } from './grammar/tool-call-grammar.ts'
+import { valueCallGrammar } from './grammar/value-call-grammar.ts'
 import type { CallWriting, ToolFormat } from './tool-format/format.ts'
 import { hermes, hermesWriting } from './tool-format/hermes.ts'
 import { readTokenRules } from './token-rules.ts'
@@ -77,17 +78,19 @@ export function planCall(call: ChatCall, modelFormat: ToolFormat): CallPlan {
   if (toolChoice === 'auto' && format === undefined) {
     return { ...settled, grammar: null, callsTools: true, opened: mayEnd ? modelFormat.writing : null }
   }
-  // Arguments that are no JSON cannot be held: such a call is written in the form that most models have seen.
-  const { writing, toolFormat } = modelFormat.writing === null
-    ? { writing: hermesWriting, toolFormat: hermes }
-    : { writing: modelFormat.writing, toolFormat: modelFormat }
+  const writing = modelFormat.writing ?? modelFormat.forced ?? null
+  // What cannot be held in the model's own form is written in the one that most models have seen.
+  const held = writing === null ? { writing: hermesWriting, toolFormat: hermes } : { writing, toolFormat: modelFormat }
   if (toolChoice === 'auto') {
-    const grammar = format === undefined ? null : answerGrammar(format, tools, writing)
-    return { ...settled, toolFormat, grammar, callsTools: true }
+    const several = modelFormat.writing === null ? { writing: hermesWriting, toolFormat: hermes } : held
+    const grammar = format === undefined ? null : answerGrammar(format, tools, several.writing)
+    return { ...settled, toolFormat: several.toolFormat, grammar, callsTools: true }
   }
   const forced = toolChoice === 'required' ? tools : tools.filter(({ name }) => name === toolChoice.name)
   if (forced.length === 0) throw new BodyError('a tool call is required, but no such tool is offered')
-  return { ...settled, toolFormat, grammar: toolCallGrammar(forced, writing), callsTools: true }
+  const values = modelFormat.values === undefined ? null : valueCallGrammar(forced, modelFormat.values)
+  if (values !== null) return { ...settled, grammar: values, callsTools: true }
+  return { ...settled, toolFormat: held.toolFormat, grammar: toolCallGrammar(forced, held.writing), callsTools: true }
 }
 
 // ---------------------------------------------------------------- reading

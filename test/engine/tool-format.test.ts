@@ -6,8 +6,12 @@ import type { OutputEnd, OutputOptions } from '../../src/engine/output.ts'
 import { FORMATS } from '../../src/engine/tool-format/choose.ts'
 import { writeMessage } from '../../src/engine/tool-format/format.ts'
 import type { ToolFormat } from '../../src/engine/tool-format/format.ts'
+import { planCall } from '../../src/engine/call-plan.ts'
+import { valueCallGrammar } from '../../src/engine/grammar/value-call-grammar.ts'
 import type { ToolDefinition } from '../../src/protocol/chat.ts'
 import type { WirePart } from '../../src/protocol/engine.ts'
+import { Gbnf } from './grammar/gbnf.ts'
+import { isValid } from './grammar/schemas.ts'
 
 const TOOLS: readonly ToolDefinition[] = ['find', 'stop'].map((name) => ({
   name, description: '',
@@ -202,6 +206,48 @@ describe('what is no call', () => {
       const found = alike(text, { toolFormat, reasoning })
       if (found.calls.length === 0 && !thinks) assert.equal(found.content, text)
     }), { numRuns: 600 })
+  })
+})
+
+describe('a forced call of a form that writes no list of JSON', () => {
+  const parameters = {
+    type: 'object', required: ['text', 'n', 'kind'],
+    properties: {
+      text: { type: 'string', description: 'x' }, n: { type: 'integer', minimum: -3, maximum: 12 }, kind: { type: 'string', enum: ['a b', 'c'] },
+      more: { type: 'array', items: { type: ['string', 'null'] }, maxItems: 2 }, on: { type: 'boolean' },
+    },
+  }
+  const tools = [{ name: 'find', description: '', parameters }, { name: 'stop', description: '', parameters: { type: 'object', properties: {} } }]
+
+  test('is read back as a call with valid arguments, whatever is drawn', () => {
+    const forms = FORMATS.filter(({ values, forced }) => values !== undefined || forced !== undefined)
+    assert.deepEqual(forms.map(({ name }) => name).sort(), ['dsml', 'glm', 'kimi', 'minimax', 'qwen-coder', 'solar'])
+    for (const format of forms) {
+      const plan = planCall({
+        model: 'm', messages: [], tools, toolChoice: 'required', stop: [], maxTokens: null, sampling: { temperature: 0, topP: 1, topK: 0, minP: 0 },
+      }, format)
+      assert.equal(plan.toolFormat, format)
+      const grammar = new Gbnf(plan.grammar ?? '')
+      fc.assert(fc.property(fc.infiniteStream(fc.nat()), (stream) => {
+        const text = grammar.draw((below) => (stream.next().value ?? 0) % below, 40)
+        const { content, calls } = seen(text, { toolFormat: format, tools })
+        assert.deepEqual([content, calls.length], ['', 1], text)
+        const [name, given] = calls[0] ?? assert.fail()
+        assert(isValid(JSON.parse(given), tools.find((tool) => tool.name === name)?.parameters ?? {}), `${given} of ${text}`)
+      }), { numRuns: 100 })
+    }
+  })
+
+  test('takes any text up to the mark, also what nearly is the mark', () => {
+    const grammar = new Gbnf(valueCallGrammar(tools, formatOf('glm').values ?? assert.fail()) ?? assert.fail())
+    const written = (text: string): string =>
+      `<tool_call>find\n<arg_key>text</arg_key>\n<arg_value>${text}</arg_value>\n<arg_key>n</arg_key>\n<arg_value>3</arg_value>\n<arg_key>kind</arg_key>\n<arg_value>c</arg_value>\n</tool_call>`
+    for (const text of ['', 'Ulm', '<b>\n"é"', '</arg_value', '<</arg_val<', '</arg_value x>']) {
+      assert(grammar.matches(written(text)), text)
+      const [, given = ''] = seen(written(text), { toolFormat: formatOf('glm'), tools }).calls[0] ?? []
+      assert.equal((JSON.parse(given) as { text: string }).text, text)
+    }
+    assert(!grammar.matches(written('a</arg_value>b')))
   })
 })
 

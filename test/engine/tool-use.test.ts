@@ -66,13 +66,21 @@ describe('the form of tool calls', () => {
     }
   })
 
-  test('whose values are no JSON is forced in the Hermes form', () => {
+  test('whose values stand by themselves is forced as such, and in the Hermes form where its schema cannot be held so', () => {
     const { format } = compile(VALUES).toolUse
-    const plan = planCall({
-      model: 'm', messages: [], tools: [find], toolChoice: 'required', stop: [], maxTokens: null,
+    const planned = (parameters: Record<string, unknown>) => planCall({
+      model: 'm', messages: [], tools: [{ ...find, parameters }], toolChoice: 'required', stop: [], maxTokens: null,
       sampling: { temperature: 0, topP: 1, topK: 0, minP: 0 },
     }, format)
-    assert.deepEqual([format.name, plan.toolFormat.name], ['qwen-coder', 'hermes'])
+    assert.equal(planned(find.parameters).toolFormat.name, 'qwen-coder')
+    for (const parameters of [
+      { type: 'object', properties: { q: { type: 'string', pattern: 'a' } } }, { type: 'object', additionalProperties: { type: 'string' }, minProperties: 1 },
+      { anyOf: [{ type: 'object', properties: {} }] }, { type: 'object', properties: { 'a>b': { type: 'string' } } }, { type: 'object', properties: {}, required: ['x'] },
+    ]) {
+      const held = (): string => planned(parameters).toolFormat.name
+      if (JSON.stringify(parameters).includes('minProperties')) assert.throws(held, /"minProperties" cannot be enforced/)
+      else assert.equal(held(), 'hermes', JSON.stringify(parameters))
+    }
   })
 })
 

@@ -73,6 +73,11 @@ export class SchemaRules {
     return this.#schema(this.#root, { path, depth: 0, followed: new Set() })
   }
 
+  /** The same for one property. */
+  member(path: string, name: string, schema: unknown): string {
+    return this.#schema(schema, this.#inside({ path, depth: 0, followed: new Set() }, 'properties', name))
+  }
+
   /** An expression without alternatives at its top: a rule's name, or a literal. */
   #schema(schema: unknown, place: Place): string {
     const { path } = place

@@ -31,6 +31,10 @@ export interface ToolFormat {
   read(open: string, section: Section): Reading
   /** Null where the arguments of a call are not written as JSON. */
   readonly writing: CallWriting | null
+  /** How one forced call is written where `writing` is null; absent: in the Hermes form. */
+  readonly forced?: CallWriting
+  /** The same where each value is written on its own. */
+  readonly values?: ValueWriting
   /** How calls are written where they are not; absent: the template must do it. */
   write?(calls: readonly Call[]): string
   /** The id of a message's call, where the model reads more in it than a name. */
@@ -44,6 +48,16 @@ export interface CallWriting {
   readonly tail: string
   readonly between: string
   readonly end: string
+}
+
+/** How a call is written that has each value between marks: head, then open, value, close of each, then tail. */
+export interface ValueWriting {
+  head(name: string): string
+  open(key: string, isText: boolean): string
+  readonly close: string
+  readonly tail: string
+  /** Ends a value: no text may hold it. */
+  readonly mark: string
 }
 
 interface Call { readonly name: string; readonly arguments: string }

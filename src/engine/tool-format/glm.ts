@@ -18,6 +18,10 @@ export const glm: ToolFormat = {
   lead: '\n',
   tags: [CLOSE, KEY, '</arg_key>', '<arg_value>', '</arg_value>'],
   writing: null,
+  values: {
+    head: (name) => `${OPEN}${name}\n`, open: (key) => `${KEY}${key}</arg_key>\n<arg_value>`, close: '</arg_value>\n',
+    tail: CLOSE, mark: '</arg_value>',
+  },
   *read(_open, section) {
     const { text, mark } = yield* section.until(['\n', KEY, CLOSE], NAME_CHARS_MAX)
     const name = text.trim()

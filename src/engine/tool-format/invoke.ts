@@ -16,6 +16,11 @@ const form = (name: string, sections: readonly string[], prefix: string): ToolFo
   lead: '\n',
   tags: [...sections.map((section) => `</${section}>`), '｜DSML｜'],
   writing: null,
+  values: {
+    head: (called) => `<${sections[0] ?? ''}>\n<${prefix}invoke name="${called}">\n`,
+    open: (key, isText) => `<${prefix}parameter name="${key}"${prefix === '' ? '' : ` string="${isText}"`}>`,
+    close: `</${prefix}parameter>\n`, tail: `</${prefix}invoke>\n</${sections[0] ?? ''}>`, mark: `</${prefix}parameter>`,
+  },
   *read(open, section) {
     yield* section.space()
     yield* section.must(`<${prefix}invoke name="`)

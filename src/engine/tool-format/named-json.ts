@@ -69,11 +69,24 @@ export const namedJson: readonly ToolFormat[] = [
   marked({
     name: 'kimi', open: '<|tool_calls_section_begin|>', close: '<|tool_calls_section_end|>',
     callOpen: '<|tool_call_begin|>', nameEnd: '<|tool_call_argument_begin|>', callClose: '<|tool_call_end|>',
-  }, { writing: null, callId: (name, index) => `functions.${name}:${index}` }),
+  }, {
+    writing: null, callId: (name, index) => `functions.${name}:${index}`,
+    // With its place among the calls of the message.
+    forced: {
+      begin: '<|tool_calls_section_begin|>', head: (called) => `<|tool_call_begin|>functions.${called}:0<|tool_call_argument_begin|>`,
+      tail: '<|tool_call_end|>', between: '', end: '<|tool_calls_section_end|>',
+    },
+  }),
   marked({
     name: 'solar', open: '<|tool_calls|>', close: '', callOpen: '<|tool_call:begin|>', idEnd: '<|tool_call:name|>',
     nameEnd: '<|tool_call:args|>', callClose: '<|tool_call:end|>',
-  }, { writing: null }),
+  }, {
+    writing: null,
+    forced: {
+      begin: '<|tool_calls|>', head: (called) => `<|tool_call:begin|>call00000<|tool_call:name|>${called}<|tool_call:args|>`,
+      tail: '<|tool_call:end|>', between: '', end: '',
+    },
+  }),
   marked({
     name: 'functionary', open: '', close: '', callOpen: '<function=', nameEnd: '>', callClose: '</function>',
   }),

@@ -19,6 +19,10 @@ export const qwenCoder: ToolFormat = {
   lead: '\n',
   tags: [CLOSE],
   writing: null,
+  values: {
+    head: (name) => `${OPEN}\n<function=${name}>\n`, open: (key) => `<parameter=${key}>\n`, close: '\n</parameter>\n',
+    tail: `</function>\n${CLOSE}`, mark: '</parameter>',
+  },
   *read(open, section) {
     if (open === OPEN) {
       yield* section.space()
