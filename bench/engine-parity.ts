@@ -3,14 +3,15 @@
  * model, machine and minutes. Servers stand side by side and take turns; contexts are read once a server and used again.
  */
 import { setMaxListeners } from 'node:events'
-import { availableParallelism } from 'node:os'
+import { availableParallelism, loadavg } from 'node:os'
 import { columns } from '../src/core/explain/explain-text.ts'
 import { Corpus } from '../src/eval/corpus.ts'
 import { median, pairedRatio, type Interval } from '../src/eval/stats.ts'
 import { resolveModel } from '../src/models/resolve.ts'
 import { bar, type Bar, type Bench, type BenchResult, type BenchWorld } from './bench.ts'
-import { peerProgram, startPeer } from './peer.ts'
-import { serve } from './served.ts'
+import { ARMS, OURS, PEERS, startArm, type Arm, type ArmName, type Ours, type PeerArm, type Served } from './parity-servers.ts'
+import { peerProgram } from './peer.ts'
+import { randomModel } from './random-model.ts'
 import { rateOf, streamed, type Streamed } from './token-stream.ts'
 
 /** What is measured: so many calls that decode at once behind contexts of so many tokens, or a prompt of so many. */
@@ -18,26 +19,21 @@ type Point =
   | { readonly kind: 'decode'; readonly batch: number; readonly contextTokens: number }
   | { readonly kind: 'prefill'; readonly tokens: number }
 
-const OURS = ['exact', 'plain'] as const
-const PEERS = ['peer, as it comes', 'peer, in lanes'] as const
-type Ours = (typeof OURS)[number]
-type PeerArm = (typeof PEERS)[number]
-type ArmName = Ours | PeerArm
-const ARMS: readonly ArmName[] = [...OURS, ...PEERS]
+/** A model and what is measured of it. */
+interface Subject extends Served {
+  /** Of its points. */
+  readonly label: string
+  readonly charactersPerToken: number
+  readonly points: readonly Point[]
+}
 
-const BATCHES = [1, 4, 8, 16] as const
-const BATCHES_QUICK = [1, 4, 16] as const
-const CONTEXTS = [256, 1_024] as const
-const CONTEXTS_QUICK = [256] as const
-const PREFILLS = [512, 2_048] as const
-const PREFILLS_QUICK = [512] as const
-const REPEATS = 10
-const REPEATS_QUICK = 6
-const OUTPUT_TOKENS = 48
-/** Of a context: room for its frame and what is generated; of a prompt: for what the estimate misses. */
-const LANE_TOKENS = 2_560
-const LANES = Math.max(...BATCHES)
+const REPEATS = 6
+const REPEATS_QUICK = 4
+const OUTPUT_TOKENS = 32
+/** Of the corpus, with the default model's tokenizer; those of models written here have a token a byte. */
 const CHARACTERS_PER_TOKEN = 4.57
+/** Of a context: room for its frame and what is generated; of a prompt: for what the estimate misses. */
+const SPARE_TOKENS = 512
 /** The best of the point may not be lower than this with exactness off, the mean of decode with it on. */
 const PARITY_MIN = 0.95
 const EXACT_MIN = 0.85
@@ -48,16 +44,8 @@ const NOT_MEASURED = [
   'decoding beside prefills',
 ]
 
-interface Arm {
-  readonly name: ArmName
-  readonly url: string
-  readonly model: string
-  /** What names the same place of the server for the same context. */
-  request(context: number): { readonly headers: Readonly<Record<string, string>>; readonly fields: object }
-  close(): Promise<void>
-}
-
-type Samples = ReadonlyMap<ArmName, readonly { readonly together: number | null; readonly whole: number }[]>
+type Samples = ReadonlyMap<ArmName, readonly Rated[]>
+type Found = Map<string, { readonly point: Point; readonly samples: Samples }>
 
 export const engineParity: Bench = {
   name: 'engine-parity',
@@ -66,81 +54,78 @@ export const engineParity: Bench = {
   run: async (world) => {
     peerProgram()
     setMaxListeners(0, world.signal)
-    const { path, name } = await resolveModel({ model: world.model, env: process.env, signal: world.signal })
-    const arms: Arm[] = []
-    try {
-      for (const arm of ARMS) arms.push(await startArm(world, arm, path, name))
-      const found = new Map<Point, Samples>()
-      for (const point of pointsOf(world.quick)) found.set(point, await measure(world, arms, point))
-      return resultOf(found, world.quick)
-    } finally {
-      await Promise.allSettled(arms.map((arm) => arm.close()))
+    const found: Found = new Map()
+    const loadBefore = loadavg()[0] ?? 0
+    for (const subject of await subjectsOf(world)) {
+      const arms: Arm[] = []
+      try {
+        for (const arm of ARMS) arms.push(await startArm(world, arm, subject))
+        for (const point of subject.points) found.set(nameOf(subject, point), { point, samples: await measure(world, arms, subject, point) })
+      } finally {
+        await Promise.allSettled(arms.map((arm) => arm.close()))
+      }
     }
+    return resultOf(found, world.quick, loadBefore)
   },
 }
 
-// ---------------------------------------------------------------- the servers
+// ---------------------------------------------------------------- what is measured
 
-async function startArm(world: BenchWorld, name: ArmName, modelPath: string, model: string): Promise<Arm> {
-  world.say(`starting: ${name}`)
-  if (name === 'exact' || name === 'plain') {
-    const server = await serve(configOf(name, world.model), world.signal)
-    return { name, model, ...server, request: (context) => ({ headers: { 'x-program-id': `context-${context}` }, fields: {} }) }
-  }
-  const inLanes = name === 'peer, in lanes'
-  const server = await startPeer(modelPath, inLanes ? LANES_FLAGS : [], world.signal)
-  return { name, model, ...server, request: (context) => ({ headers: {}, fields: { ignore_eos: true, ...(inLanes ? { id_slot: context } : {}) } }) }
+const decodes = (batches: readonly number[], contextTokens: number): Point[] => batches.map((batch) => ({ kind: 'decode', batch, contextTokens }))
+const prefills = (lengths: readonly number[]): Point[] => lengths.map((tokens) => ({ kind: 'prefill', tokens }))
+
+async function subjectsOf({ quick, model, signal }: BenchWorld): Promise<readonly Subject[]> {
+  const small = await resolveModel({ model, env: process.env, signal })
+  const random = await randomModel()
+  const large = await resolveModel({ model: random, env: process.env, signal })
+  const points = quick ? [...decodes([1, 4, 16], 256), ...prefills([512])]
+    : [...decodes([1, 4, 8, 16], 256), ...decodes([1, 4, 8, 16], 1_024), ...prefills([512, 2_048])]
+  const largePoints = quick ? decodes([4], 128) : [...decodes([1, 8], 128), ...prefills([256])]
+  return [
+    { ...roomFor(points), model, path: small.path, name: small.name, label: '', charactersPerToken: model === 'tiny' ? 1 : CHARACTERS_PER_TOKEN, points },
+    { ...roomFor(largePoints), model: random, path: large.path, name: large.name, label: '0.6 B, ', charactersPerToken: 1, points: largePoints },
+  ]
 }
 
-const THREADS = String(availableParallelism())
-/** A place for every context, each with cells of its own, as ours has. */
-const LANES_FLAGS = ['-np', String(LANES), '--no-kv-unified', '-c', String(LANES * LANE_TOKENS), '-t', THREADS, '--cache-ram', '0']
-
-/** Without exactness nothing forbids flash attention, nor chunks as long as the peer's. */
-const configOf = (name: Ours, model: string): Readonly<Record<string, unknown>> => ({
-  engines: [{
-    id: 'local', kind: 'embedded', model, lanes: LANES + 1, laneTokens: LANE_TOKENS, threads: availableParallelism(),
-    ...(name === 'exact' ? {} : { flashAttention: true, chunkTokens: 512 }),
-  }],
-  core: { residency: 'always-preserve', exactResume: name === 'exact' },
-})
-
-// ---------------------------------------------------------------- the points
-
-function pointsOf(quick: boolean): readonly Point[] {
-  const decode = (quick ? CONTEXTS_QUICK : CONTEXTS).flatMap((contextTokens) =>
-    (quick ? BATCHES_QUICK : BATCHES).map((batch): Point => ({ kind: 'decode', batch, contextTokens })))
-  return [...decode, ...(quick ? PREFILLS_QUICK : PREFILLS).map((tokens): Point => ({ kind: 'prefill', tokens }))]
+/** Lanes for the largest batch, of the longest text. */
+function roomFor(points: readonly Point[]): { readonly lanes: number; readonly laneTokens: number } {
+  const tokens = Math.max(...points.map((point) => (point.kind === 'decode' ? point.contextTokens : point.tokens)))
+  return { lanes: Math.max(...points.map((point) => (point.kind === 'decode' ? point.batch : 1))), laneTokens: tokens + SPARE_TOKENS }
 }
 
-const nameOf = (point: Point): string =>
-  (point.kind === 'decode' ? `decode ${point.batch} x ${point.contextTokens}` : `prefill ${point.tokens}`)
+const nameOf = ({ label }: Subject, point: Point): string =>
+  label + (point.kind === 'decode' ? `decode ${point.batch} x ${point.contextTokens}` : `prefill ${point.tokens}`)
 
-async function measure(world: BenchWorld, arms: readonly Arm[], point: Point): Promise<Samples> {
+interface Rated { readonly together: number | null; readonly whole: number }
+
+async function measure(world: BenchWorld, arms: readonly Arm[], subject: Subject, point: Point): Promise<Samples> {
   const repeats = world.quick ? REPEATS_QUICK : REPEATS
-  const samples = new Map<ArmName, { together: number | null; whole: number }[]>(ARMS.map((name) => [name, []]))
+  const samples = new Map<ArmName, Rated[]>(ARMS.map((name) => [name, []]))
   // The first of each is not counted: contexts are read in it, and threads and caches are warm after it.
   for (let repeat = -1; repeat < repeats; repeat += 1) {
     for (let at = 0; at < arms.length; at += 1) {
       const arm = arms[(at + repeat + arms.length) % arms.length]
       if (arm === undefined) continue
-      const rate = point.kind === 'decode' ? await decode(arm, point, repeat, world.signal) : await prefill(arm, point.tokens, repeat, world.signal)
+      const rate = point.kind === 'decode' ? await decode(arm, subject, point, repeat, world.signal) : await prefill(arm, subject, point.tokens, repeat, world.signal)
       if (repeat >= 0) samples.get(arm.name)?.push(rate)
-      world.say(`${nameOf(point)}, ${repeat + 1} of ${repeats}, ${arm.name}: ${(rate.together ?? rate.whole).toFixed(1)} tokens/s`)
+      world.say(`${nameOf(subject, point)}, ${repeat + 1} of ${repeats}, ${arm.name}: ${(rate.together ?? rate.whole).toFixed(1)} tokens/s`)
     }
   }
   return samples
 }
 
-async function decode(arm: Arm, { batch, contextTokens }: Extract<Point, { kind: 'decode' }>, repeat: number, signal: AbortSignal): Promise<{ together: number | null; whole: number }> {
-  const contexts = Array.from({ length: repeat < 0 ? LANES : batch }, (_, context) => context)
-  const streams = await Promise.all(contexts.map((context) => ask(arm, context, textOf(context, contextTokens), repeat < 0 ? 2 : OUTPUT_TOKENS, signal)))
+async function decode(
+  arm: Arm, subject: Subject, { batch, contextTokens }: Extract<Point, { kind: 'decode' }>, repeat: number, signal: AbortSignal,
+): Promise<Rated> {
+  const contexts = Array.from({ length: batch }, (_, context) => context)
+  const outputTokens = repeat < 0 ? 2 : OUTPUT_TOKENS
+  const streams = await Promise.all(contexts.map((context) => ask(arm, context, textOf(context, contextTokens, subject), outputTokens, signal)))
   return repeat < 0 ? { together: null, whole: 0 } : rateOf(streams)
 }
 
 /** Each prompt is new from its first word on. */
-async function prefill(arm: Arm, tokens: number, repeat: number, signal: AbortSignal): Promise<{ together: number | null; whole: number }> {
-  const stream = await ask(arm, 0, textOf(1_000 + repeat, tokens), 1, signal)
+async function prefill(arm: Arm, subject: Subject, tokens: number, repeat: number, signal: AbortSignal): Promise<Rated> {
+  const stream = await ask(arm, 0, textOf(1_000 + repeat, tokens, subject), 1, signal)
   return { together: null, whole: (stream.promptTokens / ((stream.eventMs[0] ?? Infinity) - stream.sentMs)) * 1_000 }
 }
 
@@ -151,10 +136,10 @@ function ask(arm: Arm, context: number, text: string, outputTokens: number, sign
 }
 
 /** Different from the first word on for each number. */
-function textOf(number: number, tokens: number): string {
+function textOf(number: number, tokens: number, { charactersPerToken }: Subject): string {
   const passages = Corpus.load().passages.map(({ title, text }) => `${title}: ${text}`)
   const turned = [...passages.slice(number % passages.length), ...passages.slice(0, number % passages.length)].join('\n')
-  const characters = Math.round(tokens * CHARACTERS_PER_TOKEN)
+  const characters = Math.round(tokens * charactersPerToken)
   return `Report ${number}. Write a very long story about all of this.\n${turned.repeat(1 + Math.floor(characters / turned.length)).slice(0, characters)}`
 }
 
@@ -169,35 +154,36 @@ function ratioOf(samples: Samples, ours: Ours, peer: PeerArm): Interval {
   return pairedRatio([{ base: figures(a), other: figures(b) }], median)
 }
 
-function resultOf(found: ReadonlyMap<Point, Samples>, quick: boolean): BenchResult {
-  const points = [...found].map(([point, samples]) => ({ point, samples }))
-  const text = columns([
+function resultOf(found: Found, quick: boolean, loadBefore: number): BenchResult {
+  const load = [loadBefore, loadavg()[0] ?? 0] as const
+  const table = columns([
     ['', ...ARMS.map((name) => `${name}, tokens/s`), ...OURS.flatMap((ours) => PEERS.map((peer) => `${ours} / ${peer}`))],
-    ...points.map(({ point, samples }) => [
-      nameOf(point),
-      ...ARMS.map((name) => median((samples.get(name) ?? []).map(({ together, whole }) => together ?? whole)).toFixed(1)),
+    ...[...found].map(([name, { samples }]) => [
+      name,
+      ...ARMS.map((arm) => median((samples.get(arm) ?? []).map(({ together, whole }) => together ?? whole)).toFixed(1)),
       ...OURS.flatMap((ours) => PEERS.map((peer) => spread(ratioOf(samples, ours, peer)))),
     ]),
   ], 'lrrrrrrrr').join('\n')
-  const bars = PEERS.flatMap((peer) => [
-    ...points.map(({ point, samples }) => plainBar(point, peer, ratioOf(samples, 'plain', peer))),
-    ...exactBars(points.map(({ point, samples }) => ({ point, over: ratioOf(samples, 'exact', peer) })), peer),
-  ])
+  const text = `${table}\n\nload of the machine, a minute's: ${load[0].toFixed(2)} before, ${load[1].toFixed(2)} at the end; processors: ${availableParallelism()}`
   const left = quick ? ['contexts of 1,024, batches of 8, prompts of 2,048 (--quick)', ...NOT_MEASURED] : NOT_MEASURED
-  return { bars, text, figures: { points: points.map(({ point, samples }) => ({ point, samples: Object.fromEntries(samples) })) }, notMeasured: left }
+  const figures = { load, points: [...found].map(([name, { point, samples }]) => ({ name, point, samples: Object.fromEntries(samples) })) }
+  return { bars: PEERS.flatMap((peer) => [...plainBars(found, peer), ...exactBars(found, peer)]), text, figures, notMeasured: left }
 }
 
-const idOf = (point: Point, peer: PeerArm): string => `${nameOf(point).replaceAll(' ', '-')}-over-${peer.replaceAll(/,? /g, '-')}`
+const idOf = (name: string): string => name.replaceAll(/[ ,]+/g, '-')
 
-const plainBar = (point: Point, peer: PeerArm, over: Interval): Bar =>
-  bar(`plain-${idOf(point, peer)}`, over, 'x', `interval above ${PARITY_MIN}`, over.low > PARITY_MIN)
+const plainBars = (found: Found, peer: PeerArm): Bar[] => [...found].map(([name, { samples }]) => {
+  const over = ratioOf(samples, 'plain', peer)
+  return bar(idOf(`plain ${name} over ${peer}`), over, 'x', `interval above ${PARITY_MIN}`, over.low > PARITY_MIN)
+})
 
-function exactBars(points: readonly { readonly point: Point; readonly over: Interval }[], peer: PeerArm): Bar[] {
+function exactBars(found: Found, peer: PeerArm): Bar[] {
+  const points = [...found].map(([name, { point, samples }]) => ({ name, point, over: ratioOf(samples, 'exact', peer) }))
   const decodes = points.filter(({ point }) => point.kind === 'decode').map(({ over }) => over)
   const mean = { value: geometric(decodes.map(({ value }) => value)), low: geometric(decodes.map(({ low }) => low)), high: geometric(decodes.map(({ high }) => high)) }
   return [
-    bar(`exact-decode-mean-over-${peer.replaceAll(/,? /g, '-')}`, mean, 'x', `above ${PARITY_MIN}`, mean.value > PARITY_MIN),
-    ...points.map(({ point, over }) => bar(`exact-${idOf(point, peer)}`, over, 'x', `above ${EXACT_MIN}`, over.value > EXACT_MIN)),
+    bar(idOf(`exact decode mean over ${peer}`), mean, 'x', `above ${PARITY_MIN}`, mean.value > PARITY_MIN),
+    ...points.map(({ name, over }) => bar(idOf(`exact ${name} over ${peer}`), over, 'x', `above ${EXACT_MIN}`, over.value > EXACT_MIN)),
   ]
 }
 

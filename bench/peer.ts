@@ -1,8 +1,8 @@
 /**
  * Owns the peer that the engine is measured beside: llama.cpp's own server of the release whose libraries the engine
- * loads. Where its program lies is said by ENTRACTE_PEER, else it is where `scripts/llama-server.ts` puts it.
+ * loads. ENTRACTE_PEER names its program, or the folder that it was built into; else it is where `npm run peer` puts it.
  */
-import { existsSync } from 'node:fs'
+import { existsSync, statSync } from 'node:fs'
 import { join, resolve } from 'node:path'
 import { cacheDirectory } from '../src/models/cache.ts'
 import { CannotRun } from './bench.ts'
@@ -11,10 +11,14 @@ import { answerOf, freePort, startProcess } from './server-process.ts'
 /** The folder that the project's script builds into. */
 export const peerFolder = (): string => join(cacheDirectory(process.env), 'peer')
 
+/** Where the build of that folder puts it. */
+export const programIn = (folder: string): string => join(folder, 'llama.cpp', 'build', 'bin', 'llama-server')
+
 /** Throws CannotRun where there is none. */
 export function peerProgram(): string {
-  const named = process.env['ENTRACTE_PEER']
-  const path = named === undefined || named === '' ? join(peerFolder(), 'llama.cpp', 'build', 'bin', 'llama-server') : resolve(named)
+  const named = process.env['ENTRACTE_PEER'] ?? ''
+  const isFolder = named !== '' && statSync(named, { throwIfNoEntry: false })?.isDirectory() === true
+  const path = named === '' ? programIn(peerFolder()) : isFolder ? programIn(resolve(named)) : resolve(named)
   if (existsSync(path)) return path
   throw new CannotRun(`there is no llama-server at ${path}: build it with "npm run peer" (20 to 30 minutes on 2 processors, once), `
     + 'or name one of the same release in ENTRACTE_PEER')

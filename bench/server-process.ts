@@ -4,7 +4,8 @@ import { once } from 'node:events'
 import { createServer, type AddressInfo } from 'node:net'
 import { setTimeout as sleep } from 'node:timers/promises'
 
-const READY_MS_MAX = 180_000
+/** A larger model is probed before it counts as ready, which on a busy machine takes minutes. */
+const READY_MS_MAX = 900_000
 const STOP_MS_MAX = 10_000
 const POLL_MS = 100
 const LAST_WORDS_CHARS = 2_000

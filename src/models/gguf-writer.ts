@@ -4,6 +4,7 @@
  */
 
 export const F32 = 0
+export const Q4_1 = 3
 export const Q8_0 = 8
 
 export type Value =
