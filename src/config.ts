@@ -7,22 +7,16 @@
  */
 import { createHash } from 'node:crypto'
 import { readFileSync } from 'node:fs'
-import { availableParallelism } from 'node:os'
 import { dirname, resolve } from 'node:path'
 import { isMap, isNode, isPair, isScalar, isSeq, LineCounter, parseDocument, Scalar, visit, type Document } from 'yaml'
 import { z } from 'zod'
 import { CORE_DEFAULTS, type CoreConfig, ORDER_NAMES, PLACEMENT_NAMES, RESIDENCY_NAMES } from './core/config.ts'
 import { SECOND_US, seconds, type Us } from './core/units.ts'
+import { CORES } from './cores.ts'
 import { SECRET_CHARS_MIN } from './protocol/handshake.ts'
 import { fieldName, schemaFaults } from './protocol/schema-fault.ts'
 
 const MEBIBYTE = 1024 * 1024
-/**
- * Threads of an embedded engine: one processor stays free for everybody else. The library's threads wait for each other
- * by spinning, so a thread that has to share its processor holds up all: on 2 processors with one other busy process,
- * 2 threads were 8 times slower than 1.
- */
-const THREADS = Math.max(1, availableParallelism() - 1)
 const PUBLIC_PREFIXES_MAX = 16
 const PUBLIC_PREFIX_CHARS_MAX = 30_000
 /** A key shorter than this can be guessed. */
@@ -81,7 +75,8 @@ const embedded = z.strictObject({
   library: z.string().min(1).nullable().default(null),
   lanes: z.int().min(1).max(256).default(8),
   laneTokens: z.int().min(256).default(2_048),
-  threads: z.int().min(1).max(512).default(THREADS),
+  /** The most; while other work needs the cores it takes fewer by itself. Lower where cores are to stay free always. */
+  threads: z.int().min(1).max(512).default(CORES),
   chunkTokens: z.int().min(4).max(4_096).default(128),
   /** Of copies of States between two batches, while somebody runs; at it the next copy waits for a batch. One is never cut. */
   copiesMsMax: z.int().min(0).max(60_000).default(20),

@@ -3,6 +3,7 @@ import { accessSync, constants, existsSync, statfsSync } from 'node:fs'
 import { availableParallelism, freemem, totalmem } from 'node:os'
 import { dirname } from 'node:path'
 import type { Config, EngineConfig } from '../config.ts'
+import { CORES } from '../cores.ts'
 import { size } from '../core/explain/explain-text.ts'
 import { ModelError } from '../models/model-error.ts'
 import { resolveModel } from '../models/resolve.ts'
@@ -126,12 +127,10 @@ async function measured(engine: Embedded, modelPath: string | null): Promise<rea
 function threadsCheck({ id, threads }: Embedded): Check {
   const name = `threads of ${id}`
   const processors = availableParallelism()
-  const found = `${threads} of ${processors} processors`
-  if (threads === Math.max(1, processors - 1)) return ok(name, `${found}: one is left for everybody else`)
-  if (threads >= processors) {
-    return warn(name, found, `set threads to ${Math.max(1, processors - 1)}: the engine's threads wait for each other, so one that shares its processor holds up all.`)
-  }
-  return warn(name, found, `set threads to ${processors - 1}, unless other programs need the processors.`)
+  const found = `at most ${threads} of ${processors} processors`
+  if (threads > processors) return warn(name, found, `set threads to ${CORES}: those that have no processor hold up all the others.`)
+  if (threads < CORES) return warn(name, found, `set threads to ${CORES}, unless cores are to stay free always: while others need them it takes fewer by itself.`)
+  return ok(name, `${found}; fewer while others need them`)
 }
 
 /** What a chunk costs those who decode meanwhile. */

@@ -38,6 +38,7 @@ import { divide } from './service.ts'
 import { Speeds } from './speeds.ts'
 import type { Calibration } from './speeds.ts'
 import type { ChatTemplate } from './template.ts'
+import { Threads } from './threads.ts'
 import { encodePrepared } from './token-record.ts'
 
 export interface EngineOptions {
@@ -76,6 +77,7 @@ export class EngineLoop {
   readonly #running: Running
   readonly #speeds: Speeds
   readonly #moves: Moves
+  readonly #threads: Threads
   /** Of the row that is sampled. */
   readonly #logits: Float32Array
   readonly #inbox: Inbox
@@ -100,6 +102,7 @@ export class EngineLoop {
     const speeds = this.#speeds = new Speeds(calibration)
     this.#schedule = new Schedule(chunkTokens)
     this.#inbox = new Inbox(options.copiesMsMax)
+    this.#threads = new Threads(llama.info.threads, !llama.info.flashAttention)
     const copies = new LaneCopies(llama, calibration)
     this.#density = new Density(llama, lanes, speeds, copies)
     const prefixes = this.#prefixes = new Prefixes(llama, lanes, speeds, copies, options.publicPrefixes ?? [])
@@ -238,14 +241,17 @@ export class EngineLoop {
   /** False: the library failed, and with it the attempts of the batch. */
   async #execute(batch: Batch): Promise<boolean> {
     const begunMs = performance.now()
+    const { llama } = this.#options
     const rows = rowsOf(batch)
+    llama.useThreads(this.#threads.count)
     try {
-      await this.#options.llama.decode(rows)
+      await llama.decode(rows)
     } catch (error) {
       if (!(error instanceof LlamaError)) throw error
       for (const member of membersOf(batch)) this.#running.fail(member, error.message, true)
       return false
     }
+    this.#threads.took(`${batch.kind} ${rows.length}`, (performance.now() - begunMs) * 1e6)
     this.#postprocess(batch, rows, begunMs)
     return true
   }

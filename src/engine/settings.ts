@@ -88,7 +88,7 @@ export function readSettings(argv: readonly string[]): Settings {
     modelDigest: given['model-digest'] ?? null,
     lanes: whole('lanes', 8, 1, LANES_MAX),
     laneTokens: whole('lane-tokens', 2_048, 256, LANE_TOKENS_MAX),
-    threads: whole('threads', Math.min(Math.max(1, availableParallelism() - 1), THREADS_MAX), 1, THREADS_MAX),
+    threads: whole('threads', Math.min(availableParallelism(), THREADS_MAX), 1, THREADS_MAX),
     chunkTokens: whole('chunk-tokens', 128, CHUNK_TOKENS_MIN, CHUNK_TOKENS_MAX),
     copiesMsMax: whole('copies-ms', 20, 0, COPIES_MS_MAX),
     flashAttention: given['flash-attention'],

@@ -2,6 +2,7 @@
  * Owns the arms that are compared: which order and which residency, in the same budgets, and the configuration of a
  * server that is one of them. Leaves starting it to whoever may know the server.
  */
+import { availableParallelism } from 'node:os'
 import type { OrderName, ResidencyName } from '../core/config.ts'
 import type { MixEngine } from './mix.ts'
 
@@ -34,12 +35,15 @@ interface Folders {
   readonly imagesDir: string
 }
 
+/** A processor is left to the agents and the door, so that the engine is as fast in one arm as in another. */
+const THREADS = Math.max(1, availableParallelism() - 1)
+
 /** What a configuration file would say; a free port of loopback. */
 export const serverConfig = (arm: Arm, engine: MixEngine, model: string, folders: Folders): Readonly<Record<string, unknown>> => ({
   listen: { host: '127.0.0.1', port: 0 },
   dataDir: folders.dataDir,
   imagesDir: folders.imagesDir,
   logLevel: 'silent',
-  engines: [{ id: 'local', kind: 'embedded', model, lanes: engine.lanes, laneTokens: engine.laneTokens }],
+  engines: [{ id: 'local', kind: 'embedded', model, lanes: engine.lanes, laneTokens: engine.laneTokens, threads: THREADS }],
   core: { order: arm.order, residency: arm.residency, exactResume: arm.exactResume, hostMiBMax: engine.hostMiB },
 })

@@ -71,6 +71,32 @@ describe('a model in lanes', () => {
     assert(llama.isEog(llama.info.eos) && llama.isControl(llama.info.eos) && !llama.isEog(65))
   }))
 
+  test('threads change no bit, also from one batch to the next', async () => {
+    const lived = async (threadsOf: (batch: number) => number): Promise<Float32Array[]> => {
+      const llama = Llama.load({ ...options, threads: 3 })
+      try {
+        const seen: Float32Array[] = []
+        for (let batch = 0, from = 0; batch < 6; batch++) {
+          llama.useThreads(threadsOf(batch))
+          const rows = batch % 3 === 0 ? rowsOf(Array.from({ length: 40 }, (_, i) => 40 + i + batch), 0, from) : rowsOf([70 + batch], 0, from)
+          await llama.decode(rows)
+          from += rows.length
+          seen.push(llama.logits(rows.length - 1))
+        }
+        return seen
+      } finally {
+        llama.dispose()
+      }
+    }
+    const alone = await lived(() => 1)
+    assert.deepEqual(await lived(() => 3), alone)
+    assert.deepEqual(await lived((batch) => 1 + (batch % 3)), alone)
+  })
+
+  test('more threads than were allowed are refused', () => with4(async (llama) => {
+    assert.throws(() => llama.useThreads(2), refusal('decode', /2 threads: it takes 1 to 1/))
+  }))
+
   test('a lane is continued, cut, and continued as if it had never been longer', () => with4(async (llama) => {
     const prompt = llama.tokenize('the stage is kept for the same play', true)
     await llama.decode(rowsOf(prompt, 1))

@@ -46,6 +46,7 @@ export interface Functions {
   readonly contextLaneTokens: Fn<[Pointer], number>
   readonly contextLanes: Fn<[Pointer], number>
   readonly contextBatch: Fn<[Pointer], number>
+  readonly setThreads: Fn<[Pointer, number, number], void>
   readonly memory: Fn<[Pointer], Pointer>
   readonly memoryRemove: Fn<[Pointer, number, number, number], boolean>
   readonly memoryLast: Fn<[Pointer, number], number>
@@ -96,6 +97,7 @@ export function declareFunctions(llama: LibraryHandle): Functions {
     contextLaneTokens: f('llama_n_ctx_seq', 'uint32_t', [p]),
     contextLanes: f('llama_n_seq_max', 'uint32_t', [p]),
     contextBatch: f('llama_n_batch', 'uint32_t', [p]),
+    setThreads: f('llama_set_n_threads', 'void', [p, 'int32_t', 'int32_t']),
     memory: f('llama_get_memory', p, [p]),
     memoryRemove: f('llama_memory_seq_rm', 'bool', [p, 'int32_t', 'int32_t', 'int32_t']),
     memoryLast: f('llama_memory_seq_pos_max', 'int32_t', [p, 'int32_t']),

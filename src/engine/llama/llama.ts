@@ -43,6 +43,8 @@ export interface LlamaInfo {
   readonly lanes: number
   readonly laneTokens: number
   readonly batchTokens: number
+  /** What was allowed at the load. */
+  readonly threads: number
   readonly flashAttention: boolean
   readonly extraBuffers: boolean
   readonly rowUnit: RowUnit
@@ -78,6 +80,7 @@ export class Llama {
   readonly #piece = new Uint8Array(PIECE_BYTES)
   /** Of logits, by the library's address; read right after the library has named it, and at no other time. */
   readonly #views = new Map<Pointer, Float32Array>()
+  #threads: number
   #decoded: readonly Row[] = []
   /** Where the rows of the last batch are among those that were fed with them; null: where they are. */
   #places: Int32Array | null = null
@@ -95,6 +98,7 @@ export class Llama {
     this.#opened = opened
     this.#fn = fn
     this.#context = context
+    this.#threads = options.threads
     this.#vocab = fn.modelVocab(model)
     this.#memory = fn.memory(context)
     const vocabSize = fn.vocabTokens(this.#vocab)
@@ -108,6 +112,7 @@ export class Llama {
       lanes: fn.contextLanes(context),
       laneTokens: fn.contextLaneTokens(context) - paddingMax(options.rowUnit ?? 1),
       batchTokens: fn.contextBatch(context),
+      threads: options.threads,
       flashAttention: options.flashAttention,
       extraBuffers: options.extraBuffers,
       rowUnit: options.rowUnit ?? 1,
@@ -197,6 +202,16 @@ export class Llama {
     } finally {
       this.#busySinceMs = null
     }
+  }
+
+  /** How many threads compute from the next decode on. */
+  useThreads(count: number): void {
+    this.#idle('threads')
+    if (!Number.isInteger(count) || count < 1 || count > this.info.threads) {
+      throw new LlamaError('decode', `${count} threads: it takes 1 to ${this.info.threads}`)
+    }
+    if (count !== this.#threads) this.#fn.setThreads(this.#context, count, count)
+    this.#threads = count
   }
 
   /** One row's logits, copied into `into`; the index is the row's place in the last decode. */
