@@ -82,8 +82,8 @@ async function subjectsOf({ quick, model, signal }: BenchWorld): Promise<readonl
     : [...decodes([1, 4, 8, 16], 256), ...decodes([1, 4, 8, 16], 1_024), ...prefills([512, 2_048])]
   const largePoints = quick ? decodes([4], 128) : [...decodes([1, 8], 128), ...prefills([256])]
   return [
-    { ...roomFor(points), model, path: small.path, name: small.name, label: '', charactersPerToken: model === 'tiny' ? 1 : CHARACTERS_PER_TOKEN, points },
-    { ...roomFor(largePoints), model: random, path: large.path, name: large.name, label: '0.6 B, ', charactersPerToken: 1, points: largePoints },
+    { ...roomFor(points), model, path: small.path, name: small.name, isNoise: model === 'tiny', label: '', charactersPerToken: model === 'tiny' ? 1 : CHARACTERS_PER_TOKEN, points },
+    { ...roomFor(largePoints), model: random, path: large.path, name: large.name, isNoise: true, label: '0.6 B, ', charactersPerToken: 1, points: largePoints },
   ]
 }
 

@@ -20,6 +20,8 @@ export interface Served {
   readonly path: string
   readonly lanes: number
   readonly laneTokens: number
+  /** What it puts out is no message: the peer would end with an error where it looks for one. */
+  readonly isNoise: boolean
 }
 
 export interface Arm {
@@ -39,7 +41,8 @@ export async function startArm(world: BenchWorld, name: ArmName, served: Served)
     return { name, model, ...server, request: (context) => ({ headers: { 'x-program-id': `context-${context}` }, fields: { ignore_eos: true } }) }
   }
   const inLanes = name === 'peer, in lanes'
-  const server = await startPeer(path, inLanes ? lanesFlags(served) : [], world.signal)
+  const flags = [...(inLanes ? lanesFlags(served) : []), ...(served.isNoise ? ['--skip-chat-parsing'] : [])]
+  const server = await startPeer(path, flags, world.signal)
   return { name, model, ...server, request: (context) => ({ headers: {}, fields: { ignore_eos: true, ...(inLanes ? { id_slot: context } : {}) } }) }
 }
 
