@@ -55,6 +55,27 @@ describe('a forced call', () => {
   }
 })
 
+describe('a call that nothing forces', () => {
+  test('comes as deltas too, name first, and is the call that the whole answer has', async () => {
+    const client = await clientOf(NAMED_CALLS)
+    // Beside a form of the answer the model is held to one of both, and chooses.
+    const format = { type: 'json_schema' as const, json_schema: { name: 'a', schema: { enum: ['x'] } } }
+    let called = 0
+    for (let seed = 0; seed < 8 && called < 2; seed++) {
+      const fields = { tools, seed, temperature: 1.2, response_format: format }
+      const { choices } = await client.chat.completions.create({ ...base, messages: [user], ...fields })
+      const whole = choices[0]?.message.tool_calls?.[0]
+      if (whole?.type !== 'function' || choices[0]?.finish_reason !== 'tool_calls') continue
+      called++
+      const pieces = (await deltasOf(client, fields)).flatMap(({ tool_calls }) => tool_calls ?? []).filter(({ index }) => index === 0)
+      assert(pieces.length > 1, 'in pieces')
+      assert.deepEqual(pieces.map(({ function: given }) => given?.name), [whole.function.name, ...pieces.slice(1).map(() => undefined)])
+      assert.equal(pieces.map(({ function: given }) => given?.arguments ?? '').join(''), whole.function.arguments)
+    }
+    assert(called > 0, 'no seed made it call')
+  })
+})
+
 describe('reasoning that the prompt opens', () => {
   test('goes out as reasoning_content, streamed and whole, and none of it as content', async () => {
     const client = await clientOf(VALUES)
