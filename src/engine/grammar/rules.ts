@@ -16,10 +16,7 @@ export const DIGITS_MAX = 15
 /** Nor more behind it: as many as any double needs. */
 const FRACTION_DIGITS_MAX = 17
 
-/**
- * Ranges rather than exclusions: the library refuses half-read characters by ranges, and so overlong forms, surrogates
- * and what lies beyond U+10FFFF never get in.
- */
+/** No control characters, no surrogates. */
 const PLAIN = String.raw`[\x20-\x21\x23-\x5B\x5D-\x7E\u00A0-\uD7FF\uE000-\U0010FFFF]`
 /** No surrogates: one escape is one character, so lengths can be counted. */
 const ESCAPE = String.raw`"\\" (["\\/bfnrt] | "u" ([0-9a-cA-CefEF] [0-9a-fA-F]{3} | [dD] [0-7] [0-9a-fA-F]{2}))`
