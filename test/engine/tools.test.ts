@@ -142,6 +142,13 @@ describe('what is nearly a call', () => {
     assert.deepEqual(parse(`${begun}1}, "b`).message, { content: ', "b', toolCalls: [{ name: 'f', arguments: '{"a": 1}' }] })
   })
 
+  test('an object of many members is no call, and costs no more than its length', () => {
+    const many = `<tool_call>{${Array.from({ length: 20_000 }, (_, i) => `"k${i}": 1`).join(', ')}}`
+    const begunMs = performance.now()
+    assert.deepEqual(parse(many).message, { content: many, toolCalls: [] })
+    assert(performance.now() - begunMs < 5_000)
+  })
+
   test('a call inside what is not a call is found', () => {
     const call = '<tool_call>{"name": "f", "arguments": {}}</tool_call>'
     assert.deepEqual(

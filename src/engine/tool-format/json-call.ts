@@ -37,6 +37,9 @@ export function* readJsonList(section: Section, keys: JsonKeys): Reading {
   }
 }
 
+/** Beside its name and its arguments a call has few; each character is looked at for all of them. */
+const MEMBERS_MAX = 32
+
 class JsonCall {
   readonly #section: Section
   readonly #keys: JsonKeys
@@ -66,6 +69,7 @@ class JsonCall {
 
   #beginMember(): void {
     this.#members = this.#scanner.members.length
+    if (this.#members > MEMBERS_MAX) throw new NotACall()
     const { name, arguments: given, others } = this.#keys
     const last = this.#scanner.members.at(-1)
     if (others === null || last === undefined) return
