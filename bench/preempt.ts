@@ -36,8 +36,8 @@ const CHARACTERS_PER_TOKEN = 4.57
 const FRAME_TOKENS = 32
 const OVER_IDLE_MAX = 1.3
 const KEYS = { urgent: 'bench-urgent-key', long: 'bench-long-key' } as const
-/** A better band takes a place at once: no gap between shares, no rest, no end of giving way. */
-const EAGER = { preemptGapSeconds: 0, preemptionRestSeconds: 0, preemptionsMax: 1_000 }
+/** No rest after one gave way, and no end of giving way. */
+const EAGER = { preemptionRestSeconds: 0, preemptionsMax: 1_000 }
 const TENANTS = [{ name: 'urgent', key: KEYS.urgent, class: 'interactive' }, { name: 'long', key: KEYS.long, class: 'default' }]
 
 const NOT_MEASURED = [

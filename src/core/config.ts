@@ -54,7 +54,7 @@ export interface CoreConfig {
   readonly tenantWeights: Readonly<Record<string, number>>
   /** All of an engine's device memory held for a second costs a share this much, in millionths of an engine-second of work. */
   readonly deviceSecondMicro: number
-  /** A ready call may take the place of a call of another band or tenant once that is ahead by so much weighted service. */
+  /** A ready call may take the place of a call of another tenant, or of a better band, once that is ahead by so much weighted service; of a worse band, once it is ahead at all. */
   readonly preemptGapUs: Us
   /** Idle States looked at when memory is wanted, the longest idle first; images on host likewise. At it the others stay. */
   readonly victimsMax: number

@@ -3,8 +3,9 @@
  * of which must hold:
  *
  *   who      the worst of the running calls whose place the ready one may take: inside a share as the order says; of
- *            another band or tenant, one that is ahead of its share by more than `preemptGapUs`; a boosted call only by
- *            a boosted one, and never the other way round by a tie of another scale
+ *            another band or tenant, one that is ahead of its share by more than `preemptGapUs`, and of a worse band, one
+ *            that is ahead at all; a boosted call only by a boosted one, and never the other way round by a tie of another
+ *            scale
  *   gain     the time until it would end by itself, less what taking its State away costs, is at least `preemptGainUs`
  *   budget   a call gives way `preemptionsMax` times at most, and after one of its calls did, a program is left alone for
  *            `preemptionRestUs`: two that are about as good never push each other to and fro
@@ -18,9 +19,8 @@ import type { Deciding } from './deciding.ts'
 import { giveWayCost } from './kv/kv.ts'
 import { stateOf, stateTokens } from './kv/kv-read.ts'
 import { orderOf } from './policy/orders.ts'
-import { aheadOf, compareCalls } from './queue/queue.ts'
+import { aheadOf, compareCalls, gapBefore } from './queue/queue.ts'
 import type { Call, Engine } from './state.ts'
-import { weighted } from './queue/tenants.ts'
 import type { Us } from './units.ts'
 
 /** `later`: told when time alone will allow what is not allowed now. */
@@ -49,7 +49,7 @@ function preempt(d: Deciding, worst: Call, engine: Engine, by: Call, gainUs: Us,
 
 function mayTakePlace(d: Deciding, ready: Call, running: Call): boolean {
   const ahead = aheadOf(d.core, running, ready)
-  if (ahead !== null) return ahead > weighted(d.core.config.preemptGapUs, 1)
+  if (ahead !== null) return ahead > gapBefore(d.core, running.band, ready.band)
   // Ties of boosts are times, not those of the order.
   return ready.level < 0 || running.level < 0 ? ready.level < running.level : orderOf(d.core).preempts(ready, running)
 }

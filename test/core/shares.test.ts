@@ -2,7 +2,7 @@ import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import fc from 'fast-check'
 import { must } from '../../src/core/assert.ts'
-import { bandsInOrder, chargeBand, count, emptyQueue, liftBandFloor, shareOf } from '../../src/core/queue/bands.ts'
+import { bandOf, bandsInOrder, chargeBand, count, emptyQueue, liftBandFloor, shareOf } from '../../src/core/queue/bands.ts'
 import { callId, tenantId, type CallId } from '../../src/core/ids.ts'
 import { compareCalls, compareTurns } from '../../src/core/queue/queue.ts'
 import type { Call } from '../../src/core/state.ts'
@@ -229,6 +229,22 @@ test('a running call gives way to another tenant only once its own is ahead by m
     const facts = [...progress(), ...progress()]
     assert.equal(facts.some(({ fact }) => fact.kind === 'call.preempted'), taken, `${aheadUs}`)
   }
+})
+
+test('a call of a better band takes the place of a worse one at once, as long as its band has had less than its share; never the other way round within the gap', () => {
+  const taken = (running: string, ready: string, before = 0): boolean => {
+    const at = new Quiet(1, { engines: [{ ...BARE, runningMax: 1, preempt: true, memory: { cells: 1_024, granule: 1_024, sequences: 1 } }] })
+    const runs = at.submit({ tenant: tenantId('long'), maxTokens: 100_000, priorityClass: running })
+    at.measure(runs)
+    if (before > 0) chargeBand(shareOf(must(at.core.queues, 'm'), bandOf(ready)), before, 1)
+    const waits = at.submit({ tenant: tenantId('short'), priorityClass: ready })
+    return at.measure(waits).some(({ fact }) => fact.kind === 'call.preempted')
+  }
+  assert.ok(taken('default', 'interactive'))
+  assert.ok(taken('batch', 'default'))
+  assert.ok(!taken('default', 'interactive', 60_000_000), 'its band is ahead itself')
+  assert.ok(!taken('interactive', 'default'))
+  assert.ok(!taken('default', 'batch'))
 })
 
 test('of two ready calls the one is served before whose tenant has had less; in one tenant, or of two models, arrival says it', () => {

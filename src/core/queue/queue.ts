@@ -3,7 +3,7 @@
  * (`tenants.ts`), then the order policy's key, then arrival. Among calls that run, shares have done their work: they rank by
  * band, key and arrival.
  */
-import { bandRank, bandsInOrder, chargeBand, count, emptyQueue, liftBandFloor, shareOf, type ReadyQueue } from './bands.ts'
+import { bandRank, bandsInOrder, chargeBand, count, emptyQueue, liftBandFloor, shareOf, type Band, type ReadyQueue } from './bands.ts'
 import { must } from '../assert.ts'
 import { bestFirst, placeAmongBest } from './heap.ts'
 import type { CallId } from '../ids.ts'
@@ -61,15 +61,18 @@ export function aheadOf(core: Readonly<CoreState>, running: Readonly<Call>, read
   return virtualOf(running) - virtualOf(ready)
 }
 
+/** How far ahead a running call's share must be before its place may be taken: for a better band, at all. */
+export const gapBefore = (core: Readonly<CoreState>, running: Band, ready: Band): Virtual =>
+  (bandRank(ready) < bandRank(running) ? 0 : weighted(core.config.preemptGapUs, 1))
+
 /** Whether a running call's share is so far ahead of one that waits that it may have to give way. */
 export function isFarAhead(core: Readonly<CoreState>, { model, band, payer }: Readonly<Call>): boolean {
   const queue = core.queues.get(model)
   if (queue === undefined || queue.size === 0) return false
-  const gap = weighted(core.config.preemptGapUs, 1)
   const ours = shareOf(queue, band)
-  if (queue.bands.some((other) => other.size > 0 && ours.virtual - other.virtual > gap)) return true
+  if (queue.bands.some((other) => other.size > 0 && ours.virtual - other.virtual > gapBefore(core, band, other.band))) return true
   const [next] = ours.tenants.waiting.entries
-  return next !== undefined && (ours.tenants.shares.get(payer)?.virtual ?? 0) - next.virtual > gap
+  return next !== undefined && (ours.tenants.shares.get(payer)?.virtual ?? 0) - next.virtual > gapBefore(core, band, band)
 }
 
 // ---------------------------------------------------------------- for `apply` only
