@@ -31,7 +31,8 @@ export class ImagePost {
     if (!isMove(message)) return message
     const { kind, move } = message
     if (kind === 'imagePiece') {
-      this.#keep(move, Number(message.offset), bin[0] ?? new Uint8Array())
+      const { offset } = message
+      if (typeof offset === 'number' && Number.isSafeInteger(offset) && offset >= 0) this.#keep(move, offset, bin[0] ?? new Uint8Array())
       return null
     }
     if (kind === 'offload') this.#offloads.add(move)
