@@ -67,7 +67,7 @@ export class Prefixes {
   }
 
   #longest({ lane, plan, fed }: Sequence): Prefix | null {
-    const { trims, copies } = this.#llama.info
+    const { trims, copies, cutsCopies } = this.#llama.info
     if (!trims || !copies) return null
     let best: Prefix | null = null
     const publicTokens = this.#publicTokens(plan)
@@ -76,6 +76,7 @@ export class Prefixes {
       const most = other.tenant === lane.tenant ? Infinity : publicTokens
       if (most < GAIN_TOKENS_MIN) continue
       const tokens = plan.from(Math.min(most, plan.shared(other.content.fed)))
+      if (!cutsCopies && tokens < heldTokens(other)) continue
       if (tokens - fed.length >= GAIN_TOKENS_MIN && tokens > (best?.tokens ?? 0)) best = { lane: other, tokens }
     }
     return best

@@ -61,6 +61,21 @@ describe('a State of each family', () => {
       assert.deepEqual(next, await fed(llama, 1, [7, 8], PROMPT.length))
     }))
 
+    test(`${shape}: a copy that is cut goes on as if it had never been longer, or it is empty`, () => loaded(async (llama) => {
+      const long = Array.from({ length: 120 }, (_, index) => (index * 37 + 11) % 200)
+      for (const to of [119, 110, 90, 60]) {
+        for (let lane = 0; lane < LANES; lane++) llama.cut(lane, 0)
+        await fed(llama, 0, long)
+        llama.copyLane(0, 1)
+        const left = llama.cut(1, to)
+        assert.equal(left, llama.info.cutsCopies ? to : 0)
+        assert.equal(llama.laneUsed(1), left)
+        if (left === 0) await fed(llama, 1, long.slice(0, to))
+        await fed(llama, 2, long.slice(0, to))
+        assert.deepEqual(await fed(llama, 1, [7, 8], to), await fed(llama, 2, [7, 8], to))
+      }
+    }))
+
     test(`${shape}: a copy goes on as the one it was copied from`, () => loaded(async (llama) => {
       await fed(llama, 0, PROMPT)
       llama.copyLane(0, 2)

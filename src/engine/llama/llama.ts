@@ -58,6 +58,8 @@ export interface LlamaInfo {
   /** A lane can be cut at a token; else `cut` empties it. */
   readonly trims: boolean
   readonly copies: boolean
+  /** A copy can be cut too: a window's has no more than the window before its end, and is emptied instead. */
+  readonly cutsCopies: boolean
   /** A State can be taken apart by token range. */
   readonly images: boolean
   readonly trainedContext: number
@@ -81,6 +83,8 @@ export class Llama {
   /** Of logits, by the library's address; read right after the library has named it, and at no other time. */
   readonly #views = new Map<Pointer, Float32Array>()
   #threads: number
+  /** How long each lane was when it was filled from a State, where a copy cannot be cut. */
+  readonly #floors = new Map<number, number>()
   #decoded: readonly Row[] = []
   /** Where the rows of the last batch are among those that were fed with them; null: where they are. */
   #places: Int32Array | null = null
@@ -123,6 +127,7 @@ export class Llama {
       stateBytes: opened.family.stateBytes,
       trims: opened.family.trims,
       copies: opened.family.copies,
+      cutsCopies: opened.family.trims && fn.modelWindow(model) === 0,
       images: opened.family.form !== null && opened.family.copies,
       trainedContext: fn.modelContext(model),
       bos: fn.vocabBos(this.#vocab),
@@ -243,7 +248,11 @@ export class Llama {
     if (!Number.isInteger(fromPosition) || fromPosition < 0) {
       throw new LlamaError('decode', `a cut of lane ${lane} from position ${fromPosition}`)
     }
-    if (!this.#fn.memoryRemove(this.#memory, lane, fromPosition, -1)) this.#fn.memoryRemove(this.#memory, lane, -1, -1)
+    const isShort = fromPosition < (this.#floors.get(lane) ?? 0)
+    if (isShort || !this.#fn.memoryRemove(this.#memory, lane, fromPosition, -1)) {
+      this.#floors.delete(lane)
+      this.#fn.memoryRemove(this.#memory, lane, -1, -1)
+    }
     return this.laneUsed(lane)
   }
 
@@ -283,7 +292,11 @@ export class Llama {
     this.#idle('load')
     this.#checkLane(lane)
     const read = Number(this.#fn.stateSet(this.#context, blob, blob.length, lane))
-    if (read > 0 && read === blob.length) return true
+    this.#floors.delete(lane)
+    if (read > 0 && read === blob.length) {
+      if (!this.info.cutsCopies) this.#floors.set(lane, this.laneUsed(lane))
+      return true
+    }
     this.#fn.memoryRemove(this.#memory, lane, -1, -1)
     return false
   }
