@@ -115,6 +115,10 @@ describe('a grammar over tokens', () => {
       for (const byte of before.reverse()) grammar.accept(byte)
       assert(!grammar.allows(last ?? 0), Buffer.from(bytes).toString('hex'))
     }
+    const whole = [[0xe0, 0x80, 0x80], [0xed, 0xa0, 0x80], [0xf0, 0x80, 0x80, 0x80], [0xf4, 0x90, 0x80, 0x80], [0xe4, 0xb8, 0xad]]
+    const tokens = { info: { vocabSize: whole.length }, isEog: () => false, isControl: () => false, piece: (token: number) => Uint8Array.from(whole[token] ?? []) }
+    const grammar = new Grammars(tokens).begin('root ::= .')
+    assert.deepEqual(whole.map((_, token) => grammar.allows(token)), [false, false, false, false, true])
   })
 
   test('whatever bytes are drawn, the call is one and its arguments are valid', () => {
@@ -178,6 +182,7 @@ describe('the notation', () => {
     for (const good of ['a', 'ba', 'abXY', 'aéé', 'a\t😀\t😀X']) assert(takes(gbnf, good), good)
     for (const bad of ['', 'X', 'aX', 'aXXXX', 'a]X']) assert(!takes(gbnf, bad), bad)
     assert(takes('root ::= "ab"{2} [c-]{1,} . [a-]?', 'ababc-x') && !takes('root ::= "ab"{2}', 'ab'))
+    for (const [text, fits] of [['aa', false], ['aaa', true], ['aaaaa', true]] as const) assert.equal(takes('root ::= "a"{3,}', text), fits)
     assert(takes('root ::= a\na ::= "x"\na ::= "y"', 'y'), 'of two rules with one name the later one holds')
   })
 
