@@ -181,7 +181,7 @@ export const MUTANTS: readonly Mutant[] = [
   ]),
   ...of('core/preempt', [
     [0, 'two calls are paused for one', 'if (!engine.capabilities.preempt || engine.pausing.size > 0)', 'if (!engine.capabilities.preempt)'],
-    [0, 'preemption has no budget', 'worst.preemptions >= d.core.config.preemptionsMax', 'false'],
+    [0, 'preemption has no budget', 'running.preemptions < d.core.config.preemptionsMax', 'true'],
     [0, 'preemption pays even where nothing is gained', 'if (gainUs === null || gainUs < Math.max(1, d.core.config.preemptGainUs))', 'if (gainUs === null)'],
     [0, 'a program that gave way is made to give way again at once', 'if (restsUntilUs > d.nowUs)', 'if (false)'],
   ]),

@@ -2,10 +2,10 @@
  * Owns who gives up its place while it runs, and for whom. The engine does it: a pause, by the standing orders. Rules, all
  * of which must hold:
  *
- *   who      the worst of the running calls whose place the ready one may take: inside a share as the order says; of
- *            another band or tenant, one that is ahead of its share by more than `preemptGapUs`, and of a worse band, one
- *            that is ahead at all; a boosted call only by a boosted one, and never the other way round by a tie of another
- *            scale
+ *   who      the worst of the running calls that may still give way and whose place the ready one may take: inside a share
+ *            as the order says; of another band or tenant, one that is ahead of its share by more than `preemptGapUs`,
+ *            and of a worse band, one that is ahead at all; a boosted call only by a boosted one, and never the other
+ *            way round by a tie of another scale
  *   gain     the time until it would end by itself, less what taking its State away costs, is at least `preemptGainUs`
  *   budget   a call gives way `preemptionsMax` times at most, and after one of its calls did, a program is left alone for
  *            `preemptionRestUs`: two that are about as good never push each other to and fro
@@ -26,8 +26,8 @@ import type { Us } from './units.ts'
 /** `later`: told when time alone will allow what is not allowed now. */
 export function preemptFor(d: Deciding, call: Call, engine: Engine, later: (atUs: Us) => void): void {
   if (!engine.capabilities.preempt || engine.pausing.size > 0) return
-  const worst = worstOf(d, engine, (running) => mayTakePlace(d, call, running))
-  if (worst === null || worst.preemptions >= d.core.config.preemptionsMax) return
+  const worst = worstOf(d, engine, (running) => running.preemptions < d.core.config.preemptionsMax && mayTakePlace(d, call, running))
+  if (worst === null) return
   const gainUs = gainOf(d, worst, engine)
   if (gainUs === null || gainUs < Math.max(1, d.core.config.preemptGainUs)) return
   const restsUntilUs = d.core.turns.resting.get(worst.program) ?? 0

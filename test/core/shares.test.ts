@@ -247,6 +247,18 @@ test('a call of a better band takes the place of a worse one at once, as long as
   assert.ok(!taken('default', 'batch'))
 })
 
+test('where the worst has given way as often as it may, the next worst does', () => {
+  const at = new Quiet(1, { engines: [{ ...BARE, runningMax: 2, preempt: true, memory: { cells: 2_048, granule: 1_024, sequences: 2 } }] })
+  const [first, second] = ['a', 'b'].map((tenant) => {
+    const call = at.submit({ tenant: tenantId(tenant), maxTokens: 100_000 })
+    at.measure(call)
+    return call
+  })
+  must(at.core.calls, second as CallId).preemptions = at.core.config.preemptionsMax
+  const waits = at.submit({ tenant: tenantId('short'), priorityClass: 'interactive' })
+  assert.deepEqual(at.measure(waits).flatMap(({ fact }) => (fact.kind === 'call.preempted' ? [fact.call] : [])), [first])
+})
+
 test('of two ready calls the one is served before whose tenant has had less; in one tenant, or of two models, arrival says it', () => {
   const at = new Quiet(1, { engines: [{ ...BARE, runningMax: 1, models: ['m', 'n'] }] })
   const ready = (tenant: string, model = 'm') => {
