@@ -62,7 +62,7 @@ export function admit(host: AdmissionHost, start: StartRequest, preparedBytes: U
   const held = keepable(lane, start, read.tokens)
   const planFrom = (kept: number): Plan => new Plan(read.tokens, read.runs, start.forced, kept, start.replay === 'plain')
   const wanted = planFrom(held)
-  const plan = heldTokens(lane) > wanted.begin && !host.llama.info.trims ? planFrom(0) : wanted
+  const plan = heldTokens(lane) > wanted.begin && !host.llama.cutsAt(lane.index, wanted.begin) ? planFrom(0) : wanted
   const output = new OutputPipeline({
     tokenizer: host.llama, isEnd, stops, callsTools, toolFormat, tools,
     reasoning: gbnf === null ? reasoningIn(host.template, read.text) : null,

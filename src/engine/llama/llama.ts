@@ -248,12 +248,16 @@ export class Llama {
     if (!Number.isInteger(fromPosition) || fromPosition < 0) {
       throw new LlamaError('decode', `a cut of lane ${lane} from position ${fromPosition}`)
     }
-    const isShort = fromPosition < (this.#floors.get(lane) ?? 0)
-    if (isShort || !this.#fn.memoryRemove(this.#memory, lane, fromPosition, -1)) {
+    if (fromPosition < (this.#floors.get(lane) ?? 0) || !this.#fn.memoryRemove(this.#memory, lane, fromPosition, -1)) {
       this.#floors.delete(lane)
       this.#fn.memoryRemove(this.#memory, lane, -1, -1)
     }
     return this.laneUsed(lane)
+  }
+
+  /** Whether a cut from a position on leaves what is before it; else it empties the lane. */
+  cutsAt(lane: number, fromPosition: number): boolean {
+    return this.info.trims && fromPosition >= (this.#floors.get(lane) ?? 0)
   }
 
   /** How many tokens a lane holds. */
