@@ -23,7 +23,7 @@ export const MUTANTS: readonly Mutant[] = [
     [14, 'a detached call waits without a timer', '    setTimer(d, `detached:${call.id}`', '    if (false) setTimer(d, `detached:${call.id}`'],
     [14, 'the timer of a call that was given up is left', "kind: 'call.cancelled', call: call.id, why }));\n    clearTimersOf(d, call.id);", "kind: 'call.cancelled', call: call.id, why }));"],
     [5, 'KV that was only half recomputed is kept after a pause', 'input.report.recomputedTokens >= call.recomputeDue', 'true'],
-    [5, 'a State that was half recomputed stays when its attempt fails', 'if (active && state.device !== null && heldTokens < spanTokens(state))', 'if (false)'],
+    [5, 'a State that was half recomputed stays when its attempt fails', 'if (heldTokens < spanTokens(state))', 'if (false)'],
     [8, 'a thread adopts a prefix of another conversation', '.find((state) => state.record === matched.record)', '.find((state) => state.record !== null)'],
     [14, 'the timer of a prefix is left when it is adopted', '    clearTimer(d, `retire:${left.id}`);\n', ''],
     [0, 'a call too large for every engine waits for ever', 'if (!fitsSomewhere(d, { ...call, promptTokens: input.promptTokens }))', 'if (false)'],
@@ -71,7 +71,7 @@ export const MUTANTS: readonly Mutant[] = [
     [11, 'host room is promised that is not there', 'neededBytes <= d.core.host.totalBytes;\n    const dropped = can ? imagesInTheWay(d, neededBytes) : null;', 'neededBytes <= d.core.host.totalBytes;\n    const dropped = can ? [] : null;'],
     [11, 'an image that is larger than its room is taken', "if (move.to === 'host' && input.bytes > move.reservedBytes)", 'if (false)'],
     [9, 'a copy is published for a program that was cancelled', "if (state.owner.kind === 'nobody')\n        return failMove(d, move, 'nobody owns it any more', false);", ''],
-    [5, 'a copy that holds what came to nothing is published', 'if (move.tokens > stateTokens(state))', 'if (false)'],
+    [5, 'a copy that holds what came to nothing is published', 'if (move.tokens > stateTokens(state) || isGivenUp(d, state))', 'if (false)'],
     [15, 'a copy of an old reign is published', ': input.reign !== d.core.reign ?', ': false ?'],
     [5, 'any engine may report a copy', ': input.engine !== move.engine ?', ': false ?'],
     [9, 'a State is freed under a transfer', "    if (state.residence.kind === 'moving')\n        return;\n    if (state.device !== null)\n        discardDevice(d, state, 'its program has ended');", "    if (state.device !== null)\n        discardDevice(d, state, 'its program has ended');"],
@@ -318,9 +318,12 @@ export const MUTANTS: readonly Mutant[] = [
     [0, 'a call is placed on an engine that is drained', 'engine.draining !== true && ', ''],
   ]),
   ...of('core/kv/kv', [
+    [10, 'what was fed again plainly is copied for nobody', ' || isGivenUp(d, state))', ')'],
     [0, 'what is idle stays on an engine that is drained', 'if (engine.draining === true) {', 'if (false) {'],
   ]),
   ...of('core/call', [
+    [10, 'what was fed again plainly stays for whoever comes next', ' || state.plainFor === call.id);', ');'],
+    [10, 'what is being fed again plainly stays when its call is given up', 'else if (state.plainFor === call.id)', 'else if (false)'],
     [0, 'who is paused by a drain stays on the engine', '?.draining === true)', '?.draining === 0)'],
   ]),
   ...of('core/drain', [
@@ -333,5 +336,9 @@ export const MUTANTS: readonly Mutant[] = [
   ...of('core/apply', [
     [0, 'an engine that joins again has forgotten that it is drained', '...(before?.draining === true ? { draining: true } : {}), ', ''],
     [13, 'memory stays kept for a call on an engine that is drained', "        case 'engine.drain.begun':\n            core.turns.reservations.delete(fact.engine);\n", "        case 'engine.drain.begun':\n"],
+  ]),
+  ...of('core/apply-call', [
+    [10, 'nobody knows what was fed again plainly', "if (fact.replay === 'plain' && fact.recomputeTokens > 0)", 'if (false)'],
+    [10, 'what was fed again plainly and committed is thrown away', "    // Its record says how it was fed.\n        delete state.plainFor;", '    // Its record says how it was fed.'],
   ]),
 ]

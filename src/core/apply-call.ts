@@ -184,6 +184,8 @@ function schedule(core: CoreState, fact: Of<'call.scheduled'>, atUs: Us): void {
   }
   // What is fed again is reported again, and by the origin it is fed with now.
   if (fact.recomputeTokens > 0) state.tail = { prefilled: 0, decoded: 0 }
+  if (fact.keepTokens === 0) delete state.plainFor
+  if (fact.replay === 'plain' && fact.recomputeTokens > 0) state.plainFor = call.id
   takeDevice(core, state, { engine: fact.engine, tokens: fact.keepTokens, granules: fact.granules })
   reside(core, state, { kind: 'active', engine: fact.engine, call: call.id })
   state.lastUsedUs = atUs
@@ -262,6 +264,8 @@ function complete(core: CoreState, fact: Of<'call.completed'>, atUs: Us): void {
     state.tail = { prefilled: 0, decoded: 0 }
     leaveRecord(core, state)
     state.record = call.id
+    // Its record says how it was fed.
+    delete state.plainFor
     idle(core, state, atUs)
   }
   moveTo(core, call, { kind: 'committed', atUs, finish: fact.finish })

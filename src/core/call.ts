@@ -212,19 +212,22 @@ export function detach(d: Deciding, call: Call): void {
 }
 
 /**
- * Takes a call off its engine, and drops what is no use to anyone: a device copy that was still being recomputed, and
- * copies made while the call was paused, which hold what it fed. (Those that are being made are dropped when done.)
+ * Takes a call off its engine, and drops what is no use to anyone: a device copy that was still being recomputed or was fed
+ * again plainly, and copies made while the call was paused, which hold what it fed. (Those that are being made are dropped when done.)
  */
 function leave(d: Deciding, call: Call, say: () => void): void {
   const state = stateOf(d.core, call)
   const active = state?.residence.kind === 'active' && state.residence.call === call.id
   const heldTokens = state?.device?.tokens ?? 0
-  const hasTail = state !== null && call.startedUs !== null && stateTokens(state) > spanTokens(state)
+  const isIts = state !== null && call.startedUs !== null && (stateTokens(state) > spanTokens(state) || state.plainFor === call.id)
   clearQueueTimersOf(d, call.id)
   say()
   if (state === null) return
-  if (active && state.device !== null && heldTokens < spanTokens(state)) discardDevice(d, state, 'its recompute was not finished')
-  if (active || !hasTail || state.residence.kind === 'moving') return
+  if (active && state.device !== null) {
+    if (heldTokens < spanTokens(state)) discardDevice(d, state, 'its recompute was not finished')
+    else if (state.plainFor === call.id) discardDevice(d, state, 'it was fed again plainly by a call that came to nothing')
+  }
+  if (active || !isIts || state.residence.kind === 'moving') return
   if (state.device !== null) discardDevice(d, state, 'it holds what a call fed that came to nothing')
   if (state.host !== null) discardHost(d, state, 'it holds what a call fed that came to nothing')
 }

@@ -379,6 +379,8 @@ export interface State {
   lastUsedUs: Us
   /** When it became idle; what a wait is measured from. */
   idleSinceUs: Us
+  /** The call that fed it again otherwise than it was committed: no other may go on from that. Absent: it is as committed. */
+  plainFor?: CallId
 }
 
 /** A two-phase move: target reserved, owner keeps; then `kv.moved`, or `kv.move.failed` and the reservation is dropped. */

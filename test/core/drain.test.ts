@@ -121,3 +121,45 @@ test('one that has never joined cannot be drained, and one that cannot pause let
   assert.deepEqual(kinds(timeIsUp(at)), ['timer.cleared'])
   assert.equal(stageOf(at, call)?.kind, 'running')
 })
+
+/** A call that feeds again plainly what its engine lost. */
+function fedPlainly(at: Quiet): CallId {
+  const first = at.waiting('p')
+  at.feed({ kind: 'engineLost', engine: E0, reign: 1, why: 'killed' })
+  at.feed({ kind: 'engineJoined', engine: E0, reign: 1, capabilities: LANES, speeds: SPEEDS })
+  const back = at.named('p', [`tool-of-${first}`], { exactResume: false })
+  at.feed({ kind: 'measured', call: back, promptTokens: 80, matched: { record: first, tokens: 69 }, renderingWon: null })
+  const { replay, recomputeTokens } = only(at.log, 'call.scheduled').at(-1) ?? {}
+  assert.deepEqual([replay, recomputeTokens], ['plain', 69])
+  return back
+}
+
+test('what was fed again plainly goes with the call that was allowed to: the next finds what was committed, or nothing', () => {
+  for (const when of ['on its way to host', 'on host', 'running again'] as const) {
+    const at = new Quiet(1, { engines: [LANES], config: { residency: 'always-preserve' } })
+    const back = fedPlainly(at)
+    drain(at)
+    timeIsUp(at)
+    at.feed({ kind: 'paused', engine: E0, reign: 1, call: back, attempt: 1, run: 0, epoch: 1, report: { ...REPORT, tailPrefilled: 0, tailDecoded: 0, outputTokens: 0, recomputedTokens: 69 } })
+    const [state] = [...at.core.states.values()]
+    assert.equal(state?.plainFor, back)
+    if (when !== 'on its way to host') movesDone(at)
+    if (when === 'running again') {
+      undrain(at)
+      movesDone(at)
+      assert.deepEqual([stageOf(at, back)?.kind, only(at.log, 'call.scheduled').at(-1)?.keepTokens], ['running', 69])
+    }
+    at.feed({ kind: 'hangUp', call: back })
+    movesDone(at)
+    assert.deepEqual([state?.residence, state?.host, state?.device, state?.plainFor], [{ kind: 'gone' }, null, null, undefined], when)
+  }
+})
+
+test('what was fed again plainly and committed is what was committed', () => {
+  const at = new Quiet(1, { engines: [LANES], config: { residency: 'always-preserve' } })
+  const back = fedPlainly(at)
+  const [state] = [...at.core.states.values()]
+  assert.equal(state?.plainFor, back)
+  at.end(back)
+  assert.deepEqual([state?.residence, state?.plainFor], [{ kind: 'suspended', tier: 'device' }, undefined])
+})

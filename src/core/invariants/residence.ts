@@ -1,8 +1,10 @@
 /**
  * Owns the laws of where a State is and whose it is: its bytes are where its residence says, it is in one place except
- * while it moves, and a move that did not end changes no owner (5); its owner knows it, and nobody's State is kept (9).
+ * while it moves, and a move that did not end changes no owner (5); its owner knows it, and nobody's State is kept (9);
+ * only as it was committed is it for whoever continues it (10).
  */
 import { must } from '../assert.ts'
+import { isOverStage } from '../call-read.ts'
 import { stateTokens } from '../kv/kv-read.ts'
 import type { CoreState, State } from '../state.ts'
 import { law } from './law.ts'
@@ -10,6 +12,7 @@ import { law } from './law.ts'
 export function checkResidence(core: Readonly<CoreState>): void {
   for (const state of core.states.values()) {
     checkPlace(core, state)
+    checkPlain(core, state)
     checkOwner(core, state)
   }
   for (const call of core.calls.values()) {
@@ -44,6 +47,14 @@ function checkPlace(core: Readonly<CoreState>, state: State): void {
   const has = stateTokens(state)
   law(5, state.device === null || residence.kind === 'moving' || state.device.tokens <= has, () => `${state.id} holds more on device than it has`)
   law(5, state.host === null || residence.kind === 'moving' || state.host.tokens <= has, () => `${state.id} holds more on host than it has`)
+}
+
+/** What was fed otherwise than it was committed serves the call that may have it so, and nobody after it. */
+function checkPlain(core: Readonly<CoreState>, { id, plainFor, residence }: State): void {
+  if (plainFor === undefined || residence.kind === 'moving') return
+  const stage = core.calls.get(plainFor)?.stage
+  const goesOn = stage !== undefined && stage.kind !== 'detached' && !isOverStage(stage)
+  law(10, goesOn && (residence.kind !== 'active' || residence.call === plainFor), () => `${id} was fed again plainly for ${plainFor}, which is ${stage?.kind ?? 'forgotten'}`)
 }
 
 function checkOwner(core: Readonly<CoreState>, state: State): void {

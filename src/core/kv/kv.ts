@@ -4,6 +4,7 @@
  * it had. Keeps invariants 5, 9 and 11.
  */
 import { must } from '../assert.ts'
+import { isOverStage } from '../call-read.ts'
 import { discardCost, imageReserveBytes, offloadCost } from './cost.ts'
 import { clearTimer, ignore, setTimer, type Deciding } from '../deciding.ts'
 import { moveId, type SessionId, type StateId } from '../ids.ts'
@@ -138,7 +139,7 @@ export function moveDone(d: Deciding, input: MoveDone): void {
     return failMove(d, move, `the image has ${input.bytes} bytes, ${move.reservedBytes} were reserved`, false)
   }
   if (state.owner.kind === 'nobody') return failMove(d, move, 'nobody owns it any more', false)
-  if (move.tokens > stateTokens(state)) return failMove(d, move, 'it holds what a call fed that came to nothing', true)
+  if (move.tokens > stateTokens(state) || isGivenUp(d, state)) return failMove(d, move, 'it holds what a call fed that came to nothing', true)
   const { bytes, digest, copyUs } = input
   const dropImage = move.from === 'host' ? state.host?.image ?? null : null
   d.emit({ kind: 'kv.moved', move: move.id, state: state.id, engine: move.engine, to: move.to, bytes, digest, copyUs, dropImage })
@@ -147,6 +148,12 @@ export function moveDone(d: Deciding, input: MoveDone): void {
   if (call === null) return decideIdle(d, state.id)
   d.emit({ kind: 'kv.resume.ready', state: state.id, call: call.id, engine: move.engine })
   start(d, call, must(d.core.engines, move.engine))
+}
+
+/** It was fed again plainly by a call that has been given up since. */
+function isGivenUp({ core }: Deciding, { plainFor }: State): boolean {
+  const stage = plainFor === undefined ? undefined : must(core.calls, plainFor).stage
+  return stage !== undefined && (stage.kind === 'detached' || isOverStage(stage))
 }
 
 function resumingCall(d: Deciding, move: Move): Call | null {

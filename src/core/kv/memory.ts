@@ -47,6 +47,7 @@ export function releaseHost(core: CoreState, state: State): void {
 export function reside(core: CoreState, state: State, residence: State['residence']): void {
   const suspended = residence.kind === 'suspended'
   state.residence = residence
+  if (residence.kind === 'gone') delete state.plainFor
   if (state.device !== null) setMember(must(core.engines, state.device.engine).idle, state.id, suspended)
   setMember(core.hosted, state.id, suspended && state.host !== null)
 }
