@@ -73,6 +73,31 @@ test('a leaf that is lost takes with it only what came after it', () => {
   assert.deepEqual(tokens, upTo(tokens.length))
 })
 
+test('what stands behind a leaf that was lost does not come back once the gap is filled with other tokens', () => {
+  show(journal, 0, 200)
+  const [first] = [...kept.keys()]
+  kept.delete(first!)
+  const second = open()
+  assert.deepEqual(second.restore().tokens, [])
+  show(second, 10_000, 10_070)
+  assert.deepEqual(open().restore().tokens, Array.from({ length: 70 }, (_, at) => 10_000 + at))
+  const third = open()
+  third.restore()
+  show(third, 10_070, 10_300)
+  assert.deepEqual(open().restore().tokens, Array.from({ length: 300 }, (_, at) => 10_000 + at))
+})
+
+test('a leaf that a disk hands back as something else is as good as none', () => {
+  for (const nonsense of ['{"tokens":[1', 'null', '{"tokens":1,"parts":[],"after":0}', '\u0000']) {
+    show(journal, 0, 100)
+    const [, second] = [...kept.keys()]
+    kept.set(second!, Buffer.from(nonsense))
+    assert.deepEqual(open().restore().tokens, upTo(64), nonsense)
+    journal.drop()
+    journal = open()
+  }
+})
+
 test('a journal that is dropped leaves nothing, whoever wrote it', () => {
   show(journal, 0, 200)
   const second = open()
