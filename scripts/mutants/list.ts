@@ -318,6 +318,7 @@ export const MUTANTS: readonly Mutant[] = [
     [0, 'a call is placed on an engine that is drained', 'engine.draining !== true && ', ''],
   ]),
   ...of('core/kv/kv', [
+    [0, 'who was on its way to an engine that is drained starts there', "if (move.to === 'device' && must(d.core.engines, move.engine).draining === true)", 'if (false)'],
     [10, 'what was fed again plainly is copied for nobody', ' || isGivenUp(d, state))', ')'],
     [0, 'what is idle stays on an engine that is drained', 'if (engine.draining === true) {', 'if (false) {'],
   ]),

@@ -122,6 +122,24 @@ test('one that has never joined cannot be drained, and one that cannot pause let
   assert.equal(stageOf(at, call)?.kind, 'running')
 })
 
+test('who was on its way in when the drain began is not started there: its image stays on host, and it goes elsewhere', () => {
+  const at = new Quiet(1, { engines: [LANES], config: { residency: 'always-offload' } })
+  const first = at.waiting('p')
+  movesDone(at)
+  const back = at.named('p', [`tool-of-${first}`])
+  at.feed({ kind: 'measured', call: back, promptTokens: 80, matched: { record: first, tokens: 69 }, renderingWon: null })
+  assert.equal(stageOf(at, back)?.kind, 'resuming')
+  drain(at)
+  timeIsUp(at)
+  movesDone(at)
+  const [state] = [...at.core.states.values()]
+  assert.deepEqual([stageOf(at, back)?.kind, state?.residence, at.core.engines.get(E0)?.sequencesUsed], ['ready', { kind: 'suspended', tier: 'host' }, 0])
+  at.feed({ kind: 'engineJoined', engine: E1, reign: 1, capabilities: LANES, speeds: SPEEDS })
+  movesDone(at)
+  const stage = stageOf(at, back)
+  assert.ok(stage?.kind === 'running' && stage.engine === E1, JSON.stringify(stage))
+})
+
 /** A call that feeds again plainly what its engine lost. */
 function fedPlainly(at: Quiet): CallId {
   const first = at.waiting('p')

@@ -140,6 +140,7 @@ export function moveDone(d: Deciding, input: MoveDone): void {
   }
   if (state.owner.kind === 'nobody') return failMove(d, move, 'nobody owns it any more', false)
   if (move.tokens > stateTokens(state) || isGivenUp(d, state)) return failMove(d, move, 'it holds what a call fed that came to nothing', true)
+  if (move.to === 'device' && must(d.core.engines, move.engine).draining === true) return failMove(d, move, 'its engine is drained', false)
   const { bytes, digest, copyUs } = input
   const dropImage = move.from === 'host' ? state.host?.image ?? null : null
   d.emit({ kind: 'kv.moved', move: move.id, state: state.id, engine: move.engine, to: move.to, bytes, digest, copyUs, dropImage })
