@@ -25,17 +25,20 @@ export const enginesCommand = (): Command => withServer(new Command('engines'))
       + 'what waits there moves to host memory. It holds until "undrain", also over restarts.')
     .argument('<engine>')
     .option('--within <seconds>', 'time for what runs there', wholeNumber(0, WITHIN_SECONDS_MAX), WITHIN_SECONDS)
-    .action(async (engine: string, options: ServerOptions & { within: number }) => {
-      await new ServerClient(options).drain(engine, options.within)
+    .action(async (engine: string, options: { within: number }, command: Command) => {
+      await new ServerClient(serverOf(command)).drain(engine, options.within)
       print(`${engine} is draining; "entracte engines" says when it is drained`)
     }))
   .addCommand(withServer(new Command('undrain'))
     .summary('let calls begin there again')
     .argument('<engine>')
-    .action(async (engine: string, options: ServerOptions) => {
-      await new ServerClient(options).undrain(engine)
+    .action(async (engine: string, _options: object, command: Command) => {
+      await new ServerClient(serverOf(command)).undrain(engine)
       print(`${engine} takes calls again`)
     }))
+
+/** Wherever they stand, "engines" takes the options that both have. */
+const serverOf = (command: Command): ServerOptions => command.optsWithGlobals()
 
 const row = ({ id, stage, callsRunning, statesIdle, why }: EngineView): string[] =>
   [id, stage, String(callsRunning), String(statesIdle), why ?? '']

@@ -50,6 +50,7 @@ export function finishedOf(
 
 /** How what was there before came back; an engine not known to be exact recomputes, whatever it replays. */
 function resumeOf({ start, plan, account }: Sequence, exact: boolean): Finished['resume'] {
-  if (account.redoneTokens + account.restoredTokens > 0) return exact && !plan.deviates ? 'exact' : 'recomputed'
+  const isShownFedAgain = start.forced.length > 0 && plan.begin < plan.tokens.length
+  if (account.redoneTokens + account.restoredTokens > 0 || isShownFedAgain) return exact && !plan.deviates ? 'exact' : 'recomputed'
   return start.baseTokens > 0 || start.forced.length > 0 ? 'exact' : 'none'
 }

@@ -41,6 +41,13 @@ describe('the command line', () => {
     assert.match(stderr, /bad\.yaml:3: /)
     assert.doesNotMatch(stderr, /\n {4}at /)
   })
+  test('of a verb asks the server that stands after it', async () => {
+    const url = `http://127.0.0.1:${await freePort()}`
+    for (const verb of ['drain', 'undrain']) {
+      assert.ok((await entracte(['engines', verb, 'one', '--url', url])).stderr.includes(`no server answers at ${url}`), verb)
+    }
+  })
+
   test('ends with code 3 where no server answers, and says what to do', async () => {
     const { code, stderr } = await entracte(['programs', '--url', `http://127.0.0.1:${await freePort()}`])
     assert.equal(code, 3)

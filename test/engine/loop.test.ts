@@ -235,6 +235,17 @@ test('plain recompute says that it is no exact one', async () => {
   assert.notDeepEqual(finished.spans, whole.spans, 'the spans say how the tokens were fed')
 })
 
+test('what was shown and is fed again counts too: read plainly, or where nobody knows whether it is exact', async () => {
+  for (const [answer, replay, resume] of [['yes', 'plain', 'recomputed'], ['yes', 'exact', 'exact'], ['unknown', 'exact', 'recomputed']] as const) {
+    open({ exact: { answer, because: 'the test says so' } })
+    const start = await begin('call', 'tell me', { maxTokens: 20 })
+    await finish('call')
+    engine.tell({ kind: 'discard', state: start.state })
+    engine.tell({ ...start, call: 'again', attempt: 2, forced: tokensOf('call').slice(0, 10), replay }, [await measured('again', start.body)])
+    assert.equal((await finish('again')).resume, resume, `${answer}, ${replay}`)
+  }
+})
+
 test('an engine not known to be exact calls every recompute recomputed', async () => {
   open({ exact: { answer: 'no', because: 'the test says so' } })
   await begin('call', 'tell me', { recomputeTokens: 8 })
