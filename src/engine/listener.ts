@@ -6,7 +6,7 @@ import { readFileSync } from 'node:fs'
 import { createServer } from 'node:net'
 import type { Server, Socket } from 'node:net'
 import { createServer as createTlsServer } from 'node:tls'
-import { admitControl, HandshakeError, SECRET_CHARS_MIN } from '../protocol/handshake.ts'
+import { admitControl, HANDSHAKE_MS_MAX, HandshakeError, SECRET_CHARS_MIN } from '../protocol/handshake.ts'
 
 interface NetworkDoor {
   readonly host: string
@@ -86,7 +86,13 @@ export function firstAdmitted(door: NetworkDoor, listening: (port: number) => vo
 
 function serverOf({ tls }: NetworkDoor, meet: (socket: Socket) => void): Server {
   if (tls === null) return createServer(meet)
-  const server = createTlsServer({ cert: textIn(tls.certFile, 'the certificate'), key: textIn(tls.keyFile, 'its key'), minVersion: 'TLSv1.3' }, meet)
-  server.on('tlsClientError', (error) => process.stderr.write(`turned away a caller: ${error.message}\n`))
+  const server = createTlsServer({
+    cert: textIn(tls.certFile, 'the certificate'), key: textIn(tls.keyFile, 'its key'), minVersion: 'TLSv1.3', handshakeTimeout: HANDSHAKE_MS_MAX,
+  }, meet)
+  server.on('tlsClientError', (error, socket) => {
+    // One that was too slow keeps its place until it is let go of.
+    socket.destroy()
+    process.stderr.write(`turned away a caller: ${error.message}\n`)
+  })
   return server
 }

@@ -14,7 +14,7 @@ import { TLSSocket } from 'node:tls'
 import { encodeFrame, FrameReader } from './frame.ts'
 
 /** A peer that has not proved itself by then is sent away. */
-const HANDSHAKE_MS_MAX = 10_000
+export const HANDSHAKE_MS_MAX = 10_000
 /** Of one message; a stranger makes nobody keep more. */
 const MESSAGE_BYTES_MAX = 1_024
 const NONCE_BYTES = 32
