@@ -1,6 +1,6 @@
 /**
  * Owns the answers to those who asked: which call a request became (its own, the one it retries, a committed one shown
- * again, or none), what its follower reads, and the replies to acts on programs. All of it is driven by facts that may be
+ * again, or none), what its follower reads, and the replies to acts on programs and engines. All of it is driven by facts that may be
  * shown, so nothing is answered that could be lost.
  */
 import { must } from '../core/assert.ts'
@@ -24,9 +24,15 @@ interface Asking {
 }
 
 /** What a runtime does to its program. */
-export type Act = Extract<Input, { readonly program: string }>
+export type ProgramAct = Extract<Input, { readonly program: string }>
+/** What an operator does to an engine. */
+export type EngineAct = Extract<Input, { readonly kind: 'drainEngine' | 'undrainEngine' }>
+type Act = ProgramAct | EngineAct
 
-interface Told { readonly reply: ProgramReply; readonly resolve: (reply: ProgramReply) => void }
+/** Why an act is not done; null where it is. */
+type Refusal = Extract<ProgramReply, { ok: false }> | null
+
+interface Told { readonly refusal: Refusal; readonly resolve: (refusal: Refusal) => void }
 
 export class Admissions {
   readonly #core: Readonly<CoreState>
@@ -37,7 +43,7 @@ export class Admissions {
   /** How many were attached to a call and are not told yet. */
   readonly #joining = new Map<CallId, number>()
   /** Those who wait for an act that was not decided yet. */
-  readonly #acts = new Map<Input, (reply: ProgramReply) => void>()
+  readonly #acts = new Map<Input, (refusal: Refusal) => void>()
   /** What was decided of an act, by its last fact: that one may be lost until it is shown. */
   readonly #replies = new Map<number, Told>()
   #refusal: Extract<CallUpdate, { kind: 'refused' }> | null = null
@@ -96,8 +102,8 @@ export class Admissions {
   }
 
   /** To the act that is posted now. */
-  reply(act: Act): Promise<ProgramReply> {
-    const { promise, resolve } = deferred<ProgramReply>()
+  reply(act: Act): Promise<Refusal> {
+    const { promise, resolve } = deferred<Refusal>()
     this.#acts.set(act, resolve)
     return promise
   }
@@ -108,10 +114,10 @@ export class Admissions {
     const resolve = this.#acts.get(input)
     if (resolve === undefined) return
     this.#acts.delete(input)
-    const reply = replyTo(input as Act, facts)
+    const refusal = refusalOf(input as Act, facts)
     const last = facts.at(-1)
-    if (last === undefined) resolve(reply)
-    else this.#replies.set(last.seq, { reply, resolve })
+    if (last === undefined) resolve(refusal)
+    else this.#replies.set(last.seq, { refusal, resolve })
   }
 
   /** Whether somebody listens to a call, or is about to: it is not given up then, whoever else has left. */
@@ -124,7 +130,7 @@ export class Admissions {
     const told = this.#replies.get(seq)
     if (told === undefined) return
     this.#replies.delete(seq)
-    told.resolve(told.reply)
+    told.resolve(told.refusal)
   }
 
   #showCall(fact: Fact): void {
@@ -215,13 +221,14 @@ export class Admissions {
   }
 }
 
-/** An act is done, unless one of its own facts says why not. */
-function replyTo(act: Act, facts: readonly Logged[]): ProgramReply {
+/** An act is done, unless one of its own facts says why not; to take back an engine that is not drained changes nothing. */
+function refusalOf(act: Act, facts: readonly Logged[]): Refusal {
+  if (act.kind === 'undrainEngine') return null
   for (const { fact } of facts) {
     if (fact.kind === 'program.refused') return { ok: false, code: fact.code, why: fact.why }
     if (fact.kind === 'result.ignored' && fact.input === act.kind) return { ok: false, code: 'invalid_request', why: fact.why }
   }
-  return { ok: true, program: act.program }
+  return null
 }
 
 /** While what was decided waited for the disk, it ended and its program made room for another. */

@@ -14,9 +14,9 @@ import { nothingSeen } from '../core/invariants/law.ts'
 import { openTurn } from '../core/step.ts'
 import type { CoreState } from '../core/state.ts'
 import { upcast } from '../core/upcast.ts'
-import { Admissions, type Act } from './admissions.ts'
+import { Admissions, type EngineAct, type ProgramAct } from './admissions.ts'
 import { BlackBox, type Dump } from './black-box.ts'
-import type { CallHandle, EngineStanding, Gateway, GraphReport, ProgramReply, Submission } from './gateway.ts'
+import type { CallHandle, EngineReply, EngineStanding, Gateway, GraphReport, ProgramReply, Submission } from './gateway.ts'
 import { standingOf } from './engine-standing.ts'
 import { Performer } from './perform.ts'
 import type { EngineSink, Outcome, Ports, StreamChunk } from './ports.ts'
@@ -279,12 +279,12 @@ export class Driver implements Gateway {
     return this.#inbox.length >= INBOX_MAX ? INBOX_FULL : null
   }
 
-  #act(act: Act): Promise<ProgramReply> {
+  async #act(act: ProgramAct): Promise<ProgramReply> {
     const closed = this.#closed()
-    if (closed !== null) return Promise.resolve(closed)
-    const reply = this.#admissions.reply(act)
+    if (closed !== null) return closed
+    const refusal = this.#admissions.reply(act)
     this.post(act)
-    return reply
+    return await refusal ?? { ok: true, program: act.program }
   }
 
   declare(program: Parameters<Gateway['declare']>[0]): Promise<ProgramReply> {
@@ -333,18 +333,21 @@ export class Driver implements Gateway {
     return this.#ports.engines.map(({ id, condition }) => standingOf(id, this.core.engines.get(id), condition))
   }
 
-  drain(engine: string, withinUs: number): boolean {
-    return this.#order(engine, { kind: 'drainEngine', engine: engineId(engine), withinUs })
+  drain(engine: string, withinUs: number): Promise<EngineReply> {
+    return this.#order( { kind: 'drainEngine', engine: engineId(engine), withinUs })
   }
 
-  undrain(engine: string): boolean {
-    return this.#order(engine, { kind: 'undrainEngine', engine: engineId(engine) })
+  undrain(engine: string): Promise<EngineReply> {
+    return this.#order( { kind: 'undrainEngine', engine: engineId(engine) })
   }
 
-  #order(engine: string, input: Input): boolean {
-    const known = this.core.engines.has(engineId(engine))
-    if (known) this.post(input)
-    return known
+  async #order(order: EngineAct): Promise<EngineReply> {
+    const closed = this.#closed()
+    if (closed !== null) return closed
+    if (!this.core.engines.has(order.engine)) return { ok: false, code: 'unknown_engine', why: `"${order.engine}"` }
+    const refusal = this.#admissions.reply(order)
+    this.post(order)
+    return await refusal ?? { ok: true }
   }
 
   nowUs(): number {

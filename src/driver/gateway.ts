@@ -49,6 +49,8 @@ export type ProgramReply =
   | { readonly ok: true; readonly program: string }
   | { readonly ok: false; readonly code: string; readonly why: string }
 
+export type EngineReply = { readonly ok: true } | Extract<ProgramReply, { ok: false }>
+
 export type GraphReport = Pick<ReportGraph, 'epoch' | 'parent' | 'forks' | 'nodes' | 'outcomes'>
 
 /** `draining`: no call is placed there; `drained`: nothing is left there either. */
@@ -83,9 +85,9 @@ export interface Gateway {
   watch(watcher: (logged: Logged) => void): () => void
   /** Every engine of the configuration, whether it has ever joined or not. */
   engines(): readonly EngineStanding[]
-  /** False where there is no such engine, or it has never joined. What runs there may end within the time. */
-  drain(engine: string, withinUs: Us): boolean
-  /** False likewise. */
-  undrain(engine: string): boolean
+  /** Refused where there is no such engine, or it has never joined. What runs there may end within the time. */
+  drain(engine: string, withinUs: Us): Promise<EngineReply>
+  /** Refused likewise; done where it is not drained. */
+  undrain(engine: string): Promise<EngineReply>
   nowUs(): Us
 }

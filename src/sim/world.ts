@@ -215,7 +215,7 @@ export class World {
     if (slow !== null) engine.slow(slow.between(2, 20), slow.tail(500_000, 20_000_000))
     const drain = this.faults.at('engine.drain', id)
     if (drain !== null) {
-      this.control.current?.driver.drain(id, drain.tail(100_000, 8_000_000))
+      void this.control.current?.driver.drain(id, drain.tail(100_000, 8_000_000))
       this.#undrainAfter(id, drain.tail(1_000_000, 30_000_000))
     }
     const partition = this.faults.at('wire.partition', id)
@@ -228,7 +228,7 @@ export class World {
   #undrainAfter(id: EngineId, us: Us): void {
     this.events.after(us, () => {
       const driver = this.control.current?.driver
-      driver?.undrain(id)
+      void driver?.undrain(id)
       if (driver === undefined || driver.core.engines.get(id)?.draining === true) this.#undrainAfter(id, SECOND_US)
     })
   }

@@ -41,6 +41,25 @@ test('a commit is shown when it is durable; what only flow facts tell is perform
   assert.deepEqual(at.fatal, [])
 })
 
+test('draining is answered when its fact is durable, and so is its end; an engine that is not there is refused', async () => {
+  const at = await byHand()
+  const answers: unknown[] = []
+  const order = async (reply: Promise<unknown>): Promise<void> => { answers.push(await reply) }
+  for (const one of [() => at.driver.drain('e0', 1_000_000), () => at.driver.undrain('e0')]) {
+    void order(one())
+    await at.turn()
+    assert.deepEqual(answers, [])
+    await at.flush()
+    assert.deepEqual(answers.splice(0), [{ ok: true }])
+  }
+  void order(at.driver.undrain('e0'))
+  void order(at.driver.drain('e9', 0))
+  await at.turn()
+  assert.deepEqual(answers, [{ ok: false, code: 'unknown_engine', why: '"e9"' }, { ok: true }])
+  await at.driver.stop()
+  assert.equal((await at.driver.drain('e0', 0)).ok, false)
+})
+
 test('what a call showed goes with its program, though that was forgotten before its end was durable', async () => {
   const at = await byHand({ programsMax: 1 })
   const serve = async (claims: Parameters<typeof submission>[1], ends: { finish: 'stop' | 'tool_calls'; toolCalls: { id: string; name: string }[] }): Promise<void> => {

@@ -11,7 +11,7 @@ import type { Input } from '../../src/core/input.ts'
 import { callId, engineId, programId, sessionId, threadId, type TenantId } from '../../src/core/ids.ts'
 import type { Capabilities, CoreState } from '../../src/core/state.ts'
 import { standingOf } from '../../src/driver/engine-standing.ts'
-import type { CallUpdate, Gateway, ProgramReply, Submission } from '../../src/driver/gateway.ts'
+import type { CallUpdate, EngineReply, Gateway, ProgramReply, Submission } from '../../src/driver/gateway.ts'
 import type { ChatCall } from '../../src/protocol/chat.ts'
 
 export interface FakeCall {
@@ -42,10 +42,10 @@ export interface FakeGateway extends Gateway {
   time: number
 }
 
-function told(gateway: FakeGateway, engine: string, fact: Fact): boolean {
-  const known = gateway.core.engines.has(engineId(engine))
-  if (known) gateway.tell(fact)
-  return known
+async function told(gateway: FakeGateway, engine: string, fact: Fact): Promise<EngineReply> {
+  if (!gateway.core.engines.has(engineId(engine))) return { ok: false, code: 'unknown_engine', why: engine }
+  gateway.tell(fact)
+  return { ok: true }
 }
 
 export function fakeGateway(play: (call: FakeCall) => void = () => undefined): FakeGateway {
