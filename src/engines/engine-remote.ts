@@ -4,7 +4,7 @@
  * life we have lost never speaks again and holds nothing of what it held.
  */
 import { once } from 'node:events'
-import { connect, type Socket } from 'node:net'
+import { connect, isIP, type Socket } from 'node:net'
 import { connect as connectTls } from 'node:tls'
 import type { EngineEvent, EngineRequest } from '../protocol/engine.ts'
 import { admitEngine, HandshakeError } from '../protocol/handshake.ts'
@@ -100,10 +100,16 @@ export class EngineRemote {
 
   async #room(): Promise<boolean> {
     const socket = this.#socket
-    if (socket.writableNeedDrain && !socket.destroyed) await Promise.race([once(socket, 'drain'), once(socket, 'close')]).catch(() => undefined)
+    if (socket.writableNeedDrain && !socket.destroyed) {
+      // Of the two that are waited for, one does not come: its listeners go too.
+      const over = new AbortController()
+      const { signal } = over
+      await Promise.race([once(socket, 'drain', { signal }), once(socket, 'close', { signal })]).catch(() => undefined)
+      over.abort()
+    }
     return !this.#lost
   }
 }
 
 /** Certificates are for names; of an address there is none to ask for. */
-const servername = (host: string): { servername?: string } => (/^[\d.:]+$/.test(host) ? {} : { servername: host })
+const servername = (host: string): { servername?: string } => (isIP(host) === 0 ? { servername: host } : {})
