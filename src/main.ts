@@ -39,9 +39,9 @@ export interface Server {
   close(): Promise<void>
 }
 
-/** Bodies of open calls, token records and journals; at it the oldest are dropped and recomputed from what clients send. */
 /** An engine elsewhere is looked for this often at least. */
 const RECONNECT_MS_MAX = 10_000
+/** Bodies of open calls, token records and journals; at it the oldest are dropped and recomputed from what clients send. */
 const BODY_BYTES_MAX = 512 * 1024 * 1024
 /** In production the invariants are checked every so many turns. */
 const CHECK_EVERY_TURNS = 1_000
