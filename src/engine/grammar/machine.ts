@@ -7,8 +7,10 @@
  *
  * A1 a grammar that opens too many ways at once is given up (GrammarError), never worked on without end: WAYS_MAX ways
  *    in a state, STEPS_MAX steps for one token. So one token takes bounded time, whatever the grammar says.
- * A2 what is kept is bounded: past NODES_MAX stacks or NEXT_MAX transitions all is forgotten and worked out anew. A
- *    place in a text that has more than OPEN_MAX of its own is given up too: it is nested too deeply.
+ * A2 what is kept is bounded: past KEPT_BYTES_MAX all is forgotten and worked out anew. A place in a text that has more
+ *    than OPEN_MAX stacks of its own is given up too: it is nested too deeply.
+ * A3 what is given up, and why, is a function of the grammar and the text: what is known costs a token the steps that it
+ *    took to work out, once a token, and no limit is looked at in an order that depends on what came before.
  */
 import type { Gbnf } from './gbnf.ts'
 import { itemsOf, reachable } from './rule-graph.ts'
@@ -17,12 +19,22 @@ import { GrammarError } from './schema-error.ts'
 
 /** An enumeration of as many values opens as many. */
 const WAYS_MAX = 2_048
-/** A way followed by one character is a step, a stack made is several: it takes memory too. */
-const STEPS_MAX = 400_000
+/**
+ * A way followed by one character is a step, a stack made is several: it takes memory too. A mask over 49,152 tokens takes
+ * 1,600 at most under random schemas, 85,000 under 400 optional members, 134,000 under 2,000 values; one that takes all
+ * of them takes some 80 ms.
+ */
+const STEPS_MAX = 300_000
 const NODE_STEPS = 4
-const NODES_MAX = 50_000
 const OPEN_MAX = 20_000
-const NEXT_MAX = 400_000
+/** Of one grammar; what is made for the token at hand comes on top. Each of these holds less by measurement. */
+export const KEPT_BYTES_MAX = 32 * 1024 * 1024
+const NODE_BYTES = 320
+const STATE_BYTES = 400
+const NEXT_BYTES = 100
+const CLOSURE_BYTES = 80
+/** Each way of a state or a closure, with its part of the state's key. */
+const WAY_BYTES = 20
 /** What the first look at a grammar may cost (`check`). */
 const CHECK_STEPS = 200_000
 const CHECK_STATES = 400
@@ -35,16 +47,33 @@ class Node {
   /** How often an item that repeats has begun. */
   readonly count: number
   readonly parent: Node | null
+  readonly depth: number
   children: Map<number, Node> | null = null
-  /** Every stack with a character on top that this one leads to. */
-  closure: readonly (Node | null)[] | null = null
+  closure: Closure | null = null
 
   constructor(id: number, item: Item, count: number, parent: Node | null) {
     this.id = id
     this.item = item
     this.count = count
     this.parent = parent
+    this.depth = parent === null ? 1 : parent.depth + 1
   }
+}
+
+/** Every stack with a character on top that a stack leads to. */
+interface Closure {
+  readonly ways: readonly (Node | null)[]
+  /** What it takes to work out. */
+  readonly steps: number
+}
+
+interface Transition {
+  /** Null: not allowed. */
+  readonly to: State | null
+  /** What it takes to work out. */
+  readonly steps: number
+  /** The token that it was last charged to. */
+  token: number
 }
 
 export interface State {
@@ -52,8 +81,8 @@ export interface State {
   readonly ways: readonly Node[]
   /** The text may end here. */
   readonly ends: boolean
-  /** By class of characters; null: not allowed. */
-  readonly next: Map<number, State | null>
+  /** By class of characters. */
+  readonly next: Map<number, Transition>
   /** Of the machine when it was made. */
   readonly age: number
 }
@@ -64,11 +93,13 @@ export class Machine {
   readonly #classes: Uint32Array
   readonly #ascii: Uint16Array
   #nodes = 0
-  #kept = 0
-  #transitions = 0
+  #keptBytes = 0
   #age = 0
+  /** All that are kept. */
+  #stacks: Node[] = []
   #roots = new Map<number, Node>()
   #states = new Map<string, State>()
+  #token = 0
   #stepsLeft = STEPS_MAX
 
   constructor(gbnf: Gbnf) {
@@ -82,9 +113,15 @@ export class Machine {
     return this.#state(this.#close(this.#root.heads.map((head) => head === null ? null : this.#child(null, head, 0))))
   }
 
-  /** Gives a token its share of steps. */
+  /** Gives a token its share of steps, and forgets all that was worked out where it has become too much. */
   begin(): void {
+    this.#token++
     this.#stepsLeft = STEPS_MAX
+    if (this.#keptBytes > KEPT_BYTES_MAX) this.#forget()
+  }
+
+  get keptBytes(): number {
+    return this.#keptBytes
   }
 
   get age(): number {
@@ -102,36 +139,29 @@ export class Machine {
   /** Null: no character of the class is allowed here. */
   next(state: State, charClass: number): State | null {
     const known = state.next.get(charClass)
-    if (known !== undefined) return known
+    if (known !== undefined) {
+      if (known.token !== this.#token) this.#step(known.steps)
+      known.token = this.#token
+      return known.to
+    }
+    const stepsBefore = this.#stepsLeft
     const point = this.#classes[charClass] ?? 0
     const begun: (Node | null)[] = []
-    for (const node of state.ways) {
-      this.#step(1)
-      if (node.item.chars !== null && holds(node.item.chars, point)) begun.push(this.#after(node))
-    }
-    const next = begun.length === 0 ? null : this.#state(this.#close(begun))
-    state.next.set(charClass, next)
-    this.#transitions++
-    return next
+    this.#step(state.ways.length)
+    for (const node of state.ways) if (node.item.chars !== null && holds(node.item.chars, point)) begun.push(this.#after(node))
+    const to = begun.length === 0 ? null : this.#state(this.#close(begun))
+    state.next.set(charClass, { to, steps: stepsBefore - this.#stepsLeft, token: this.#token })
+    this.#keptBytes += NEXT_BYTES
+    return to
   }
 
-  /** A state of before all was forgotten, among those of now. */
+  /** The state of a place, among those of now. Throws GrammarError where it is nested too deeply. */
   adopt(state: State): State {
+    if (this.#isTooDeep(state)) throw new GrammarError(`its text is nested too deeply: more than ${OPEN_MAX} stacks are open`)
     if (state.age === this.#age) return state
     const made = new Map<Node, Node>()
     const ways: (Node | null)[] = state.ways.map((node) => this.#rebuilt(node, made))
-    if (made.size > OPEN_MAX) throw new GrammarError(`its text is nested too deeply: more than ${OPEN_MAX} stacks are open`)
     return this.#state(new Set(state.ends ? [...ways, null] : ways))
-  }
-
-  /** Forgets all that was worked out where it has become too much. */
-  tidy(): void {
-    if (this.#kept <= NODES_MAX && this.#transitions <= NEXT_MAX) return
-    this.#age++
-    this.#kept = 0
-    this.#transitions = 0
-    this.#roots = new Map()
-    this.#states = new Map()
   }
 
   /** Throws GrammarError where the first steps show that it opens too many ways, or that no text fits. */
@@ -171,7 +201,8 @@ export class Machine {
     const known = children.get(key)
     if (known !== undefined) return known
     const made = new Node(this.#nodes++, item, count, parent)
-    this.#kept++
+    this.#stacks.push(made)
+    this.#keptBytes += NODE_BYTES
     children.set(key, made)
     return made
   }
@@ -184,24 +215,31 @@ export class Machine {
   #close(begun: readonly (Node | null)[]): Set<Node | null> {
     const closed = new Set<Node | null>()
     for (const node of begun) {
-      if (node === null) closed.add(null)
-      else for (const way of node.closure ??= this.#closure(node)) closed.add(way)
-      this.#step(node?.closure?.length ?? 1)
-      if (closed.size > WAYS_MAX) throw new GrammarError(`it opens more than ${WAYS_MAX} ways at once`)
+      if (node === null) {
+        this.#step(1)
+        closed.add(null)
+        continue
+      }
+      if (node.closure !== null) this.#step(node.closure.steps)
+      const { ways } = node.closure ??= this.#closure(node)
+      for (const way of ways) closed.add(way)
     }
+    // Not before: of two limits that are passed, which one comes first must not depend on the order of the ways.
+    if (closed.size > WAYS_MAX) throw new GrammarError(`it opens more than ${WAYS_MAX} ways at once`)
     return closed
   }
 
-  #closure(start: Node): (Node | null)[] {
-    const found: (Node | null)[] = []
+  #closure(start: Node): Closure {
+    const ways: (Node | null)[] = []
     const seen = new Set<Node | null>([start])
     for (const node of seen) {
       this.#step(NODE_STEPS)
-      if (node === null || node.item.rule === null) found.push(node)
+      if (node === null || node.item.rule === null) ways.push(node)
       else this.#open(node, node.item.rule, seen)
-      if (found.length > WAYS_MAX) throw new GrammarError(`it opens more than ${WAYS_MAX} ways at once`)
     }
-    return found
+    this.#step(ways.length)
+    this.#keptBytes += CLOSURE_BYTES + WAY_BYTES * ways.length
+    return { ways, steps: NODE_STEPS * seen.size + ways.length }
   }
 
   /** What a rule on top of a stack leads to. */
@@ -227,7 +265,37 @@ export class Machine {
     if (known !== undefined) return known
     const made: State = { ways, ends, next: new Map(), age: this.#age }
     this.#states.set(key, made)
+    this.#keptBytes += STATE_BYTES + WAY_BYTES * ways.length
     return made
+  }
+
+  /** A place may hold a state for long: what that leads to is forgotten with the rest. */
+  #forget(): void {
+    for (const node of this.#stacks) node.children = node.closure = null
+    for (const state of this.#states.values()) state.next.clear()
+    this.#age++
+    this.#keptBytes = 0
+    this.#stacks = []
+    this.#roots = new Map()
+    this.#states = new Map()
+  }
+
+  /** Counts from the deepest on, as far as stacks differ: most share all but their tops. */
+  #isTooDeep({ ways }: State): boolean {
+    if (ways.reduce((sum, { depth }) => sum + depth, 0) <= OPEN_MAX) return false
+    const left = [...ways].sort((a, b) => a.depth - b.depth)
+    let level = new Set<Node>()
+    let open = 0
+    for (let depth = left.at(-1)?.depth ?? 0; depth > 0 && open <= OPEN_MAX; depth--) {
+      for (let top = left.at(-1); top?.depth === depth; top = left.at(-1)) {
+        level.add(top)
+        left.pop()
+      }
+      if (left.length === 0 && level.size === 1) return open + depth > OPEN_MAX
+      open += level.size
+      level = new Set([...level].flatMap(({ parent }) => parent ?? []))
+    }
+    return open > OPEN_MAX
   }
 
   /** `made`: what stands for a node of before. */

@@ -175,7 +175,6 @@ export class TokenGrammar {
     const after = this.#tried(() => this.#read.after(this.#place, token))
     if (after === null) throw new GrammarError(this.fault ?? `token ${token} does not fit the grammar at this place`)
     this.#place = after
-    this.#read.machine.tidy()
   }
 
   #tried<T>(work: () => T | null): T | null {
@@ -183,7 +182,8 @@ export class TokenGrammar {
     const { machine } = this.#read
     machine.begin()
     try {
-      if (this.#place.state.age !== machine.age) this.#place = { ...this.#place, state: machine.adopt(this.#place.state) }
+      const state = machine.adopt(this.#place.state)
+      if (state !== this.#place.state) this.#place = { ...this.#place, state }
       return work()
     } catch (error) {
       if (!(error instanceof GrammarError)) throw error

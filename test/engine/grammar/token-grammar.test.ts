@@ -1,10 +1,13 @@
 import assert from 'node:assert/strict'
 import { describe, test } from 'node:test'
 import fc from 'fast-check'
+import { readGbnf } from '../../../src/engine/grammar/gbnf.ts'
 import { Grammars } from '../../../src/engine/grammar/grammars.ts'
+import { KEPT_BYTES_MAX, Machine } from '../../../src/engine/grammar/machine.ts'
 import { GrammarError } from '../../../src/engine/grammar/schema-error.ts'
 import { ITEMS_MAX, STRING_LENGTH_MAX } from '../../../src/engine/grammar/schema-rules.ts'
-import type { TokenGrammar } from '../../../src/engine/grammar/token-grammar.ts'
+import { TokenBytes } from '../../../src/engine/grammar/token-bytes.ts'
+import { ReadGrammar, TokenGrammar } from '../../../src/engine/grammar/token-grammar.ts'
 import { toolCallGrammar } from '../../../src/engine/grammar/tool-call-grammar.ts'
 import { OutputPipeline } from '../../../src/engine/output.ts'
 import { CONTROL_X, EOT, FakeVocabulary, IM_END, VOCABULARY_SIZE } from '../vocabulary.ts'
@@ -223,7 +226,7 @@ describe('a grammar that multiplies itself', () => {
         'root ::= "a" root "b" | "a" root "c" | "a"',
         `root ::= r0\n${doubled}\nr40 ::= "a"`,
         'root ::= (("a"?){0,5000}){0,5000}',
-      ]) assert.throws(() => grammars.begin(bomb), refusal(/more than 2048 ways at once|more than 400000 steps/), bomb)
+      ]) assert.throws(() => grammars.begin(bomb), refusal(/more than 2048 ways at once|more than 300000 steps/), bomb)
     })
   })
 
@@ -284,5 +287,57 @@ describe('a grammar that multiplies itself', () => {
     const tooDeep = grammars.begin('root ::= "{" root "}" | "a"')
     while (tooDeep.fault === null) if (tooDeep.allows(123)) tooDeep.accept(123)
     assert.match(tooDeep.fault, /nested too deeply: more than 20000 stacks/)
+  })
+
+  test('ends a text at the same token whatever other calls have worked out or had forgotten', () => {
+    // Tokens 0 and 1 are one character, the others many.
+    const pieces = ['a', 'b', ...Array.from({ length: 60 }, (_, i) => Array.from({ length: 30 + i * 5 }, (_, at) => 'ab'[(at * at + i * at) % 7 % 2]).join(''))]
+    const tokens = { info: { vocabSize: pieces.length }, isEog: () => false, isControl: () => false, piece: (token: number) => Buffer.from(pieces[token] ?? '') }
+    const gbnf = 'root ::= [ab]* "a" [ab]{400}'
+    const list = [...pieces.keys()].slice(2)
+    const outcome = (engine: Grammars): string[] => {
+      const grammar = engine.begin(gbnf)
+      return list.map((token) => {
+        if (grammar.allows(token)) grammar.accept(token)
+        return grammar.fault ?? 'goes on'
+      })
+    }
+    const cold = outcome(new Grammars(tokens))
+    assert(cold[0] === 'goes on' && /more than 300000 steps/.test(cold.at(-1) ?? ''), cold.at(-1))
+    const warm = new Grammars(tokens)
+    const goesOn = cold.filter((outcome) => outcome === 'goes on').length
+    for (const read of [list.slice(0, goesOn + 1), list, list]) {
+      const other = warm.begin(gbnf)
+      for (const char of read.flatMap((token) => [...pieces[token] ?? ''])) other.accept(char === 'a' ? 0 : 1)
+      assert.deepEqual(outcome(warm), cold)
+    }
+  })
+
+  test('is found too deep at one depth, forgotten between or not', () => {
+    const depthIn = (engine: Grammars): number => {
+      const grammar = engine.begin('root ::= "{" root "}" | "a"')
+      let depth = 0
+      for (; grammar.allows(123); depth++) grammar.accept(123)
+      return depth
+    }
+    const warm = new Grammars(wide)
+    const depths = [depthIn(new Grammars(wide)), ...Array.from({ length: 6 }, () => depthIn(warm))]
+    assert.deepEqual(new Set(depths), new Set([19_999]))
+  })
+
+  test('keeps no more than it may, and what it says stays the same', () => {
+    const machine = new Machine(readGbnf('root ::= [ab]* "a" [ab]{1900}'))
+    const grammar = new TokenGrammar(new ReadGrammar(machine, new TokenBytes(wide, new Set())))
+    let text = ''
+    let drawn = 7
+    for (let tokens = 0; tokens < 4_000; tokens++) {
+      drawn = Math.imul(drawn, 1_103_515_245) + 12_345 >>> 0
+      const token = 97 + (drawn >>> 16) % 2
+      grammar.accept(token)
+      text += String.fromCharCode(token)
+      assert.equal(grammar.allows(IM_END), text.at(-1_901) === 'a')
+      assert(machine.keptBytes < KEPT_BYTES_MAX + 1024 * 1024, `${machine.keptBytes} bytes`)
+    }
+    assert(machine.age > 0, 'all was kept')
   })
 })
