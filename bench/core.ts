@@ -32,8 +32,8 @@ const COUNTED_INPUTS_QUICK = 2_000
 const CHUNK = 5_120
 
 const PER_SECOND_MIN = 50_000
-/** Heap entries read in a step, over log2 of the line: the window, read anew for each call that starts, is in it. */
-const VISITS_PER_LOG_MAX = 100
+/** Heap entries read in a step, over log2 of the line: the window, read anew for each call that starts and for each place that a better band takes, is in it. */
+const VISITS_PER_LOG_MAX = 128
 const GROWTH_MAX = 4
 const PROGRAM_BYTES_MAX = 2_048
 const STEP_MS_MAX = 5
