@@ -81,19 +81,41 @@ export function leftRecursive(rules: readonly Rule[]): Rule | null {
   return null
 }
 
-/** Rules that the empty text fits. */
+/** Rules that the empty text fits. Takes as long as they have items. */
 function emptyRules(rules: readonly Rule[]): ReadonlySet<Rule> {
   const empty = new Set<Rule>()
-  const isEmpty = (item: Item): boolean => item.rule !== null && (item.least === 0 || empty.has(item.rule))
-  const fits = ({ heads }: Rule): boolean => heads.some((head) => {
-    for (let item = head; item !== null; item = item.next) if (!isEmpty(item)) return false
-    return true
-  })
-  // What a rule is made of comes after it, for the most part.
-  const backwards = [...rules].reverse()
-  for (let before = -1; before < empty.size;) {
-    before = empty.size
-    for (const rule of backwards) if (!empty.has(rule) && fits(rule)) empty.add(rule)
+  /** Alternatives of which some items are not known to be empty, by the rules of those. */
+  const waiting = new Map<Rule, Alternative[]>()
+  for (const rule of rules) {
+    for (const head of rule.heads) {
+      const needed = neededFor(head)
+      if (needed === null) continue
+      const alternative = { rule, left: needed.size }
+      if (needed.size === 0) empty.add(rule)
+      for (const each of needed) {
+        const others = waiting.get(each)
+        if (others === undefined) waiting.set(each, [alternative])
+        else others.push(alternative)
+      }
+    }
+  }
+  for (const found of empty) {
+    for (const alternative of waiting.get(found) ?? []) if (--alternative.left === 0) empty.add(alternative.rule)
   }
   return empty
+}
+
+interface Alternative {
+  readonly rule: Rule
+  left: number
+}
+
+/** The rules that have to be empty for an alternative to be; null: it is not, whatever they are. */
+function neededFor(head: Item | null): ReadonlySet<Rule> | null {
+  const needed = new Set<Rule>()
+  for (let item = head; item !== null; item = item.next) {
+    if (item.rule === null) return null
+    if (item.least > 0) needed.add(item.rule)
+  }
+  return needed
 }

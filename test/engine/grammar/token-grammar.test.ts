@@ -200,6 +200,22 @@ describe('the notation', () => {
       ['root ::= root "a" | "b"', /left recursion/], ['root ::= a\na ::= b root\nb ::= c\nc ::= ""', /left recursion/],
     ] as const) assert.throws(() => grammars.begin(bad), refusal(words), bad)
   })
+
+  test('chains of rules are followed to their end, whatever their order', () => {
+    const chain = (end: string, order: (rules: string[]) => string[]): string => {
+      const rules = Array.from({ length: 5_000 }, (_, i) => `r${i} ::= "x" | r${i + 1} r${i + 1}`)
+      return `root ::= r0 root | "y"\n${order([...rules, `r5000 ::= ${end}`]).join('\n')}`
+    }
+    for (const order of [(rules: string[]) => rules, (rules: string[]) => rules.reverse()]) {
+      assert.throws(() => readGbnf(chain('"z"?', order)), refusal(/"root" leads to itself/))
+      readGbnf(chain('"z"', order))
+    }
+    const begunMs = performance.now()
+    const named = Array.from({ length: 20_000 }, (_, i) => `a${i}`)
+    const forwards = named.map((name, i) => `${name} ::= ${named[i + 1] ?? '"z"?'}`)
+    readGbnf(`root ::= (${[...named].reverse().join(' | ')}) "y"\n${forwards.join('\n')}`)
+    assert(performance.now() - begunMs < 5_000, 'it takes too long to read')
+  })
 })
 
 describe('a grammar that multiplies itself', () => {
