@@ -26,13 +26,17 @@ export class ImagePost {
     this.#wire = wire
   }
 
-  /** What the loop is to hear in place of a message; null where it was a piece. Anything else is left to the loop's checks. */
+  /** What the loop is to hear in place of a message; null where it was of an image. Anything else is left to the loop's checks. */
   receive(message: unknown, bin: readonly Uint8Array[]): unknown {
     if (!isMove(message)) return message
     const { kind, move } = message
     if (kind === 'imagePiece') {
       const { offset } = message
       if (typeof offset === 'number' && Number.isSafeInteger(offset) && offset >= 0) this.#keep(move, offset, bin[0] ?? new Uint8Array())
+      return null
+    }
+    if (kind === 'imageDropped') {
+      rmSync(this.#path(move), { force: true })
       return null
     }
     if (kind === 'offload') this.#offloads.add(move)

@@ -17,7 +17,7 @@ import type { Effect } from '../core/effect.ts'
 import type { Capabilities } from '../core/state.ts'
 import type { EngineCommand, EngineCondition, EnginePort, EngineSink, Measurement, MeasureRequest } from '../driver/ports.ts'
 import { toolCallIdOf } from '../protocol/chat.ts'
-import { ENGINE_PROTOCOL, type EngineEvent, type WireEngine } from '../protocol/engine.ts'
+import type { EngineEvent, WireEngine } from '../protocol/engine.ts'
 import { undeclared } from './capability.ts'
 import { argsOf, capabilitiesOf, reportOf, type EngineSettings } from './embedded-words.ts'
 import type { LinkTerms } from './engine-link.ts'
@@ -215,9 +215,7 @@ export class EmbeddedEngine implements EnginePort {
   /** Why it does not fit, where it does not. */
   #take(life: EngineLife, event: EngineEvent, bin: readonly Uint8Array[]): string | null {
     switch (event.kind) {
-      case 'welcome':
-        if (event.protocol !== ENGINE_PROTOCOL) return `it speaks protocol ${event.protocol}, not ${ENGINE_PROTOCOL}`
-        return this.#know(event.engine, true)
+      case 'welcome': return this.#know(event.engine, true)
       // The link's own.
       case 'alive': return null
       case 'engine': return this.#know(event.engine, false)

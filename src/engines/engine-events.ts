@@ -1,10 +1,11 @@
 /**
  * Owns the check of what an engine process says: JSON of unknown shape in, an event of `protocol/engine.ts` out, or
- * BrokenEvent. Checks shape and bounds; whether an event fits what was asked is the adapter's business.
+ * BrokenEvent; OtherProtocol where a greeting is of another version, whatever else is in it. Checks shape and bounds; whether an event fits what was asked is the adapter's business.
  */
-import type { EngineEvent, WireImagePiece } from '../protocol/engine.ts'
+import { ENGINE_PROTOCOL, type EngineEvent, type WireImagePiece } from '../protocol/engine.ts'
 
 export class BrokenEvent extends Error {}
+export class OtherProtocol extends Error {}
 
 type Check = (value: unknown) => boolean
 type Kind = EngineEvent['kind']
@@ -78,6 +79,8 @@ export function readEvent(message: unknown, bin: readonly Uint8Array[]): EngineE
   if (typeof kind !== 'string' || !isKind(kind)) {
     throw new BrokenEvent(`it sent an event that does not exist: ${JSON.stringify(kind)}`)
   }
+  const { protocol } = message
+  if (kind === 'welcome' && count(protocol) && protocol !== ENGINE_PROTOCOL) throw new OtherProtocol(`it speaks protocol ${String(protocol)}, not ${ENGINE_PROTOCOL}`)
   const wrong = wrongField(message, FIELDS[kind])
   if (wrong !== null) throw new BrokenEvent(`it sent ${kind} with a wrong ${wrong}`)
   const parts = BINARY_PARTS[kind] ?? 0

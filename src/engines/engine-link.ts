@@ -7,9 +7,9 @@
  * K2 nothing is said after `failed`, `closed` or `destroy`.
  */
 import type { Socket } from 'node:net'
-import { ENGINE_PROTOCOL, type EngineEvent, type EngineRequest, type WireImagePiece } from '../protocol/engine.ts'
+import { ENGINE_PROTOCOL, type EngineEvent, type EngineRequest, type WireImageDropped, type WireImagePiece } from '../protocol/engine.ts'
 import { encodeFrame, FrameError, FrameReader } from '../protocol/frame.ts'
-import { BrokenEvent, readEvent, readPiece } from './engine-events.ts'
+import { BrokenEvent, OtherProtocol, readEvent, readPiece } from './engine-events.ts'
 
 /** Pings in a lease. */
 const PINGS = 3
@@ -65,7 +65,7 @@ export class EngineLink {
   /** Everything it had to say was read. */
   get closed(): boolean { return this.#socket.closed }
 
-  send(message: EngineRequest | WireImagePiece, bin: readonly Uint8Array[] = []): void {
+  send(message: EngineRequest | WireImagePiece | WireImageDropped, bin: readonly Uint8Array[] = []): void {
     this.#socket.write(encodeFrame(message, bin))
   }
 
@@ -95,6 +95,7 @@ export class EngineLink {
         else this.#handlers.event(event, bin)
       }
     } catch (error) {
+      if (error instanceof OtherProtocol) return this.#fail(`${error.message}: both sides are to be of one version of Entracte`, false)
       if (!(error instanceof FrameError || error instanceof BrokenEvent)) throw error
       this.#fail(`it broke the protocol: ${error.message}`, false)
     }

@@ -5,10 +5,10 @@
 import { closeSync, openSync, renameSync, rmSync, writeSync } from 'node:fs'
 import { open } from 'node:fs/promises'
 import { crc32 } from 'node:zlib'
-import { IMAGE_PIECE_BYTES, PARTIAL_SUFFIX, type EngineEvent, type EngineRequest, type WireImagePiece } from '../protocol/engine.ts'
+import { IMAGE_PIECE_BYTES, PARTIAL_SUFFIX, type EngineEvent, type EngineRequest, type WireImageDropped, type WireImagePiece } from '../protocol/engine.ts'
 
 interface Wire {
-  send(message: EngineRequest | WireImagePiece, bin?: readonly Uint8Array[]): void
+  send(message: EngineRequest | WireImagePiece | WireImageDropped, bin?: readonly Uint8Array[]): void
   /** Resolves when there is room for more; false: the connection is over. */
   room(): Promise<boolean>
   /** Said in the engine's place. */
@@ -79,6 +79,7 @@ export class ImageTransfer {
       }
       this.#wire.send(command)
     } catch (error) {
+      this.#wire.send({ kind: 'imageDropped', move })
       this.#wire.event({ kind: 'moveFailed', move, why: `its image cannot be read: ${String(error)}`, sourceLost: true })
     }
   }

@@ -1,9 +1,9 @@
 /**
- * Owns the messages between the control plane and an engine process, version 1. Framed by `frame.ts`; binary parts
+ * Owns the messages between the control plane and an engine process, version 2. Framed by `frame.ts`; binary parts
  * follow the JSON in the order of `bin`. Every command carries the reign and a lower one than the engine has seen is
  * refused (invariant 15). Data from the other side is checked before use.
  */
-export const ENGINE_PROTOCOL = 1
+export const ENGINE_PROTOCOL = 2
 /** Exit code of an engine that cannot serve what it was told to, and could not if it were started again. */
 export const EXIT_REFUSED = 78
 /** After an image's path: what an engine has written of it so far. One that is killed leaves it. */
@@ -47,6 +47,8 @@ export type EngineRequest =
  * that it is for, from it before the `moved` of an `offload`. There the paths in commands mean nothing.
  */
 export interface WireImagePiece { readonly kind: 'imagePiece'; readonly move: string; readonly offset: number }
+/** To the engine: no more of it comes, and no onboard; what came of it may go. */
+export interface WireImageDropped { readonly kind: 'imageDropped'; readonly move: string }
 /** Bytes of one piece at most. */
 export const IMAGE_PIECE_BYTES = 1024 * 1024
 /** An id of a move that may name a file. */

@@ -10,7 +10,7 @@ import { Llama } from '../../src/engine/llama/llama.ts'
 import type { Row } from '../../src/engine/llama/llama.ts'
 import { publicPrefix } from '../../src/engine/public-prefix.ts'
 import { templateOf } from '../../src/engine/model-template.ts'
-import type { EngineEvent } from '../../src/protocol/engine.ts'
+import { ENGINE_PROTOCOL, type EngineEvent } from '../../src/protocol/engine.ts'
 import { Hearing, Killed } from './played-engine.ts'
 import type { Command, Heard, PlayedEngine } from './played-engine.ts'
 
@@ -142,7 +142,7 @@ export class EngineUnderTest implements PlayedEngine {
     this.#ended = this.loop.run().catch((error: unknown) => {
       this.#hearing.lose(error instanceof Error ? error : new Error(String(error)))
     })
-    this.tell({ kind: 'hello', protocol: 1, leaseMs: 10_000 })
+    this.tell({ kind: 'hello', protocol: ENGINE_PROTOCOL, leaseMs: 10_000 })
   }
 
   get heard(): Heard[] {

@@ -9,7 +9,7 @@ import { join } from 'node:path'
 import { after, before, test } from 'node:test'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { fileURLToPath } from 'node:url'
-import type { EngineEvent } from '../../src/protocol/engine.ts'
+import { ENGINE_PROTOCOL, type EngineEvent } from '../../src/protocol/engine.ts'
 import { FrameReader, encodeFrame } from '../../src/protocol/frame.ts'
 import { writeTinyGguf } from '../../src/models/tiny-gguf.ts'
 
@@ -71,7 +71,7 @@ class Client {
   }
 
   async hello(leaseMs = 10_000, reign = 5): Promise<void> {
-    this.send({ kind: 'hello', protocol: 1, reign, leaseMs })
+    this.send({ kind: 'hello', protocol: ENGINE_PROTOCOL, reign, leaseMs })
     await this.next('welcome')
   }
 
@@ -122,7 +122,7 @@ test('it says what it is, and what it cannot read it refuses', async () => {
   assert.match(JSON.stringify((await client.next('refused')).event), /hello/)
   client.send({ kind: 'hello', protocol: 99, reign: 5, leaseMs: 1_000 })
   assert.match(JSON.stringify((await client.next('refused')).event), /protocol 99/)
-  client.send({ kind: 'hello', protocol: 1, reign: 5, leaseMs: 10_000 })
+  client.send({ kind: 'hello', protocol: ENGINE_PROTOCOL, reign: 5, leaseMs: 10_000 })
   const { event } = await client.next('welcome')
   assert.ok(event.kind === 'welcome')
   assert.equal(event.engine.lanes, 3)
@@ -218,7 +218,7 @@ test('a build that is not here falls back to the CPU and says so, and KV of anot
   for (const [name, extra] of [['cpu', []], ['gpu', ['--build', 'metal']], ['eight', ['--kv-type-k', 'q8_0']]] as const) {
     const client = new Client(`build-${name}`, extra)
     await client.connect()
-    client.send({ kind: 'hello', protocol: 1, reign: 5, leaseMs: 10_000 })
+    client.send({ kind: 'hello', protocol: ENGINE_PROTOCOL, reign: 5, leaseMs: 10_000 })
     const { event } = await client.next('welcome')
     assert.ok(event.kind === 'welcome')
     engines.push(event.engine)
@@ -242,7 +242,7 @@ test('an answer of the probe is kept for the next engine of its like', async () 
   await first.end()
   const second = new Client('knows', ['--probe-cache', cache])
   await second.connect()
-  second.send({ kind: 'hello', protocol: 1, reign: 5, leaseMs: 10_000 })
+  second.send({ kind: 'hello', protocol: ENGINE_PROTOCOL, reign: 5, leaseMs: 10_000 })
   const known = await second.next('welcome')
   assert.ok(known.event.kind === 'welcome')
   assert.deepEqual(known.event.engine.exact, event.engine.exact)

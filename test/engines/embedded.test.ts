@@ -182,7 +182,7 @@ test('a match with a record that was not given ends the life of the process', as
 })
 
 for (const [model, why] of [
-  ['another protocol', /protocol 2, not 1/], ['later reign', /refused hello: reign 1 is over/],
+  ['another protocol', /^it speaks protocol 3, not 2: both sides/], ['later reign', /refused hello: reign 1 is over/],
   ['unloadable', /code 3.*the model cannot be read/], ['silent', /not answered/],
 ] as const) {
   test(`a process that begins with "${model}" is started again after longer and longer, and is in a crash loop`, async () => {

@@ -1,8 +1,8 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import fc from 'fast-check'
-import { BrokenEvent, readEvent } from '../../src/engines/engine-events.ts'
-import type { EngineEvent, WireReport } from '../../src/protocol/engine.ts'
+import { BrokenEvent, OtherProtocol, readEvent } from '../../src/engines/engine-events.ts'
+import { ENGINE_PROTOCOL, type EngineEvent, type WireReport } from '../../src/protocol/engine.ts'
 
 const speeds = { prefillNsPerToken: 1, decodeBaseNs: 1, decodeRowNs: 1, copyOutNsPerToken: 1, copyInNsPerToken: 1 }
 const report: WireReport = {
@@ -14,7 +14,7 @@ const engine = {
 } as const
 const of = { call: 'c', attempt: 1, epoch: 0 }
 const EVENTS: readonly EngineEvent[] = [
-  { kind: 'welcome', protocol: 1, engine },
+  { kind: 'welcome', protocol: ENGINE_PROTOCOL, engine },
   { kind: 'engine', engine },
   { kind: 'measured', call: 'c', promptTokens: 5, matched: { record: 'r', tokens: 2 }, renderingWon: null },
   { kind: 'unmeasurable', call: 'c', code: 'x', why: 'w' },
@@ -53,6 +53,11 @@ function withPath(value: unknown, [key, ...rest]: readonly (string | number)[], 
 
 test('every event is read as it is', () => {
   for (const event of EVENTS) assert.deepEqual(readEvent(event, binOf(event)), event)
+})
+
+test('a greeting of another version is known by it, though nothing else in it is as we know it', () => {
+  assert.throws(() => readEvent({ kind: 'welcome', protocol: ENGINE_PROTOCOL - 1, engine: { lanes: 4 } }, []), new OtherProtocol('it speaks protocol 1, not 2'))
+  assert.throws(() => readEvent({ kind: 'welcome', protocol: ENGINE_PROTOCOL, engine: { lanes: 4 } }, []), BrokenEvent)
 })
 
 test('an event with any value inside replaced by one of another kind is broken', () => {
