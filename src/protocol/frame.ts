@@ -25,6 +25,9 @@ export class FrameReader {
     this.#bytesMax = bytesMax
   }
 
+  /** Bytes of a frame that is not whole, or was not taken yet. */
+  get heldBytes(): number { return this.#held.length }
+
   *push(chunk: Buffer): Generator<Frame> {
     this.#held = this.#held.length === 0 ? chunk : Buffer.concat([this.#held, chunk])
     while (this.#held.length >= 8) {

@@ -64,7 +64,7 @@ function text(value: unknown): string {
   throw new HandshakeError('the other side does not speak this protocol')
 }
 
-/** One frame; what comes after it stays unread. */
+/** One frame. Nobody may say more before he is answered: what came with it is refused, what comes later stays unread. */
 function nextMessage(socket: Socket): Promise<Record<string, unknown>> {
   return new Promise((resolve, reject) => {
     const reader = new FrameReader(MESSAGE_BYTES_MAX)
@@ -79,6 +79,7 @@ function nextMessage(socket: Socket): Promise<Record<string, unknown>> {
     const read = (bytes: Buffer): void => {
       try {
         for (const { message } of reader.push(bytes)) {
+          if (reader.heldBytes > 0) throw new Error('the other side said more than it was asked for')
           return done(() => resolve(typeof message === 'object' && message !== null ? message as Record<string, unknown> : {}))
         }
       } catch (error) {

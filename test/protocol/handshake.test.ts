@@ -80,3 +80,10 @@ test('what is no message, or a huge one, is refused before it is kept', async (t
     await assert.rejects(admitControl(engine, SECRET), refused(/a frame says|does not speak this protocol/))
   }
 })
+
+test('who says more than he was asked for before he is answered is refused', async (t) => {
+  const [engine, control] = await ends(t)
+  const message = encodeFrame({ kind: 'answer', nonce: 'ab', mac: 'cd' })
+  control.write(Buffer.concat([message, message.subarray(0, 5)]))
+  await assert.rejects(admitControl(engine, SECRET), refused(/said more than it was asked for/))
+})
