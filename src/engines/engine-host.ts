@@ -6,9 +6,11 @@ import { spawn } from 'node:child_process'
 import { mkdtempSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
+import { setTimeout as pause } from 'node:timers/promises'
 import { fileURLToPath } from 'node:url'
 import { EXIT_REFUSED } from '../protocol/engine.ts'
 import { argsOf, type EngineSettings } from './embedded-words.ts'
+import { Lines } from './lines.ts'
 import { RESTART_LIMITS, Restarts } from './restarts.ts'
 
 /** Whoever comes back after a broken connection does not wait for long. */
@@ -38,7 +40,7 @@ export function hostEngine(options: HostOptions, say: (line: string) => void): E
       if (code === EXIT_REFUSED) throw new Error(words)
       const pauseMs = restarts.lost(performance.now())
       say(`the engine is started again in ${pauseMs / 1_000} s`)
-      await new Promise((resolve) => setTimeout(resolve, pauseMs))
+      await pause(pauseMs, undefined, { signal: end.signal }).catch(() => undefined)
     }
   }
   return { ended: live(), close: () => end.abort() }
@@ -54,10 +56,11 @@ function life(options: HostOptions, signal: AbortSignal, say: (line: string) => 
   ], { stdio: ['ignore', 'pipe', 'pipe'], windowsHide: true })
   let words = ''
   for (const stream of [child.stdout, child.stderr]) {
+    const lines = new Lines(say)
     stream.setEncoding('utf8').on('data', (text: string) => {
       words = (words + text).slice(-2_000)
-      for (const line of text.split('\n')) if (line.trim() !== '') say(line)
-    })
+      lines.push(text)
+    }).on('end', () => lines.end())
   }
   const stop = (): void => void child.kill('SIGKILL')
   signal.addEventListener('abort', stop, { once: true })
