@@ -3,7 +3,7 @@ import assert from 'node:assert/strict'
 import { execFileSync } from 'node:child_process'
 import { once } from 'node:events'
 import { mkdtempSync, readFileSync, rmSync } from 'node:fs'
-import { connect } from 'node:net'
+import { connect, Server } from 'node:net'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { test } from 'node:test'
@@ -29,6 +29,9 @@ test('over TLS those who say nothing give their places back, and who knows the s
   execFileSync('openssl', [
     'req', '-x509', '-newkey', 'ec', '-pkeyopt', 'ec_paramgen_curve:prime256v1', '-nodes', '-keyout', keyFile, '-out', certFile, '-days', '2', '-subj', '/CN=engine', '-addext', 'subjectAltName=IP:127.0.0.1',
   ], { stdio: 'ignore' })
+  // It listens for as long as its process lives, which here goes on.
+  const listens = t.mock.method(Server.prototype, 'listen')
+  t.after(() => (listens.mock.calls[0]?.this as Server | undefined)?.close())
   let admitted: ReturnType<typeof firstAdmitted> | null = null
   const port = await new Promise<number>((resolve) => {
     admitted = firstAdmitted({ host: '127.0.0.1', port: 0, secret: SECRET, tls: { certFile, keyFile } }, resolve)
