@@ -12,7 +12,7 @@ import { bar, type Bar, type Bench, type BenchResult, type BenchWorld } from './
 import { ARMS, OURS, PEERS, startArm, type Arm, type ArmName, type Ours, type PeerArm, type Served } from './parity-servers.ts'
 import { peerProgram } from './peer.ts'
 import { randomModel } from './random-model.ts'
-import { rateOf, streamed, type Streamed } from './token-stream.ts'
+import { rateOf, StreamFault, streamed, type Streamed } from './token-stream.ts'
 
 /** What is measured: so many calls that decode at once behind contexts of so many tokens, or a prompt of so many. */
 type Point =
@@ -55,17 +55,22 @@ export const engineParity: Bench = {
     peerProgram()
     setMaxListeners(0, world.signal)
     const found: Found = new Map()
+    const failed: string[] = []
     const loadBefore = loadavg()[0] ?? 0
     for (const subject of await subjectsOf(world)) {
       const arms: Arm[] = []
       try {
         for (const arm of ARMS) arms.push(await startArm(world, arm, subject))
-        for (const point of subject.points) found.set(nameOf(subject, point), { point, samples: await measure(world, arms, subject, point) })
+        for (const point of subject.points) {
+          const name = nameOf(subject, point)
+          const samples = await measuredOr(() => measure(world, arms, subject, point), (why) => failed.push(`${name}: ${why}`))
+          if (samples !== null) found.set(name, { point, samples })
+        }
       } finally {
         await Promise.allSettled(arms.map((arm) => arm.close()))
       }
     }
-    return resultOf(found, world.quick, loadBefore)
+    return resultOf(found, failed, world.quick, loadBefore)
   },
 }
 
@@ -95,6 +100,17 @@ function roomFor(points: readonly Point[]): { readonly lanes: number; readonly l
 
 const nameOf = ({ label }: Subject, point: Point): string =>
   label + (point.kind === 'decode' ? `decode ${point.batch} x ${point.contextTokens}` : `prefill ${point.tokens}`)
+
+/** A point at which a server ends with an error of its own is left out, and said: the others stand. Null: it is such a one. */
+async function measuredOr(measured: () => Promise<Samples>, failed: (why: string) => void): Promise<Samples | null> {
+  try {
+    return await measured()
+  } catch (error) {
+    if (!(error instanceof StreamFault)) throw error
+    failed(error.message)
+    return null
+  }
+}
 
 interface Rated { readonly together: number | null; readonly whole: number }
 
@@ -154,7 +170,7 @@ function ratioOf(samples: Samples, ours: Ours, peer: PeerArm): Interval {
   return pairedRatio([{ base: figures(a), other: figures(b) }], median)
 }
 
-function resultOf(found: Found, quick: boolean, loadBefore: number): BenchResult {
+function resultOf(found: Found, failed: readonly string[], quick: boolean, loadBefore: number): BenchResult {
   const load = [loadBefore, loadavg()[0] ?? 0] as const
   const table = columns([
     ['', ...ARMS.map((name) => `${name}, tokens/s`), ...OURS.flatMap((ours) => PEERS.map((peer) => `${ours} / ${peer}`))],
@@ -165,7 +181,8 @@ function resultOf(found: Found, quick: boolean, loadBefore: number): BenchResult
     ]),
   ], 'lrrrrrrrr').join('\n')
   const text = `${table}\n\nload of the machine, a minute's: ${load[0].toFixed(2)} before, ${load[1].toFixed(2)} at the end; processors: ${availableParallelism()}`
-  const left = quick ? ['contexts of 1,024, batches of 8, prompts of 2,048 (--quick)', ...NOT_MEASURED] : NOT_MEASURED
+  const rest = [...failed, ...NOT_MEASURED]
+  const left = quick ? ['contexts of 1,024, batches of 8, prompts of 2,048 (--quick)', ...rest] : rest
   const figures = { load, points: [...found].map(([name, { point, samples }]) => ({ name, point, samples: Object.fromEntries(samples) })) }
   return { bars: PEERS.flatMap((peer) => [...plainBars(found, peer), ...exactBars(found, peer)]), text, figures, notMeasured: left }
 }

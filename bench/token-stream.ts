@@ -14,6 +14,11 @@ export interface Streamed {
   readonly text: string
 }
 
+/** A server ended its stream with an error of its own. */
+export class StreamFault extends Error {
+  override readonly name = 'StreamFault'
+}
+
 interface Chunk {
   readonly error?: { readonly message?: string }
   readonly choices?: readonly { readonly delta?: { readonly content?: string | null } }[]
@@ -63,7 +68,7 @@ function read(sentMs: number, came: readonly { readonly atMs: number; readonly b
     for (const event of events) {
       if (!event.startsWith('data: {')) continue
       const chunk = JSON.parse(Buffer.from(event.slice('data: '.length), 'latin1').toString()) as Chunk
-      if (chunk.error !== undefined) throw new Error(chunk.error.message ?? 'the stream ended with an error')
+      if (chunk.error !== undefined) throw new StreamFault(chunk.error.message ?? 'the stream ended with an error')
       usage = chunk.usage ?? usage
       const content = chunk.choices?.[0]?.delta?.content ?? ''
       if (content === '') continue
