@@ -36,7 +36,7 @@ const CLOSURE_BYTES = 80
 /** Each way of a state or a closure, with its part of the state's key. */
 const WAY_BYTES = 20
 /** What the first look at a grammar may cost (`check`). */
-const CHECK_STEPS = 200_000
+const CHECK_STEPS = STEPS_MAX
 const CHECK_STATES = 400
 const COUNT_SPAN = 2 ** 21
 
@@ -188,6 +188,8 @@ export class Machine {
     } catch (error) {
       // To look further is not worth more here: a token has more steps than this.
       if (!(error instanceof OutOfSteps)) throw error
+      // Not even its first character could be read.
+      if (seen.size === 1) throw new GrammarError(error.message)
       return
     }
     if (!begins) throw new GrammarError('no text fits it')
