@@ -1,8 +1,9 @@
 import assert from 'node:assert/strict'
-import { mkdtempSync, rmSync, writeFileSync } from 'node:fs'
+import { mkdtempSync, readdirSync, rmSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { after, before, describe, test } from 'node:test'
+import { setTimeout } from 'node:timers/promises'
 import { Llama, LlamaError } from '../../src/engine/llama/llama.ts'
 import type { LlamaOptions, Row } from '../../src/engine/llama/llama.ts'
 import { TINY_MODEL, writeTinyGguf } from '../../src/models/tiny-gguf.ts'
@@ -55,6 +56,23 @@ describe('a model in lanes', () => {
     assert.match(info.library, /^llama\.cpp-0\.4\.0/)
     assert.notEqual(info.cpuKernel, '')
   }))
+
+  test('the threads that compute are there from the load to the end, and no batch starts others', {
+    skip: process.platform === 'linux' ? false : 'the system lists no threads',
+  }, async () => {
+    const threads = (): string[] => readdirSync('/proc/self/task').sort()
+    const two = Llama.load({ ...options, threads: 2 })
+    try {
+      await two.decode(rowsOf([5, 6], 0))
+      // What earlier tests let go of may take a moment to end.
+      await setTimeout(200)
+      const first = threads()
+      for (let at = 0; at < 8; at++) await two.decode(rowsOf([7], 0, 2 + at))
+      assert.deepEqual(threads(), first)
+    } finally {
+      two.dispose()
+    }
+  })
 
   test('text becomes tokens and comes back, and nothing is added', () => with4(async (llama) => {
     const text = 'Grüße, 世界 🎭\n<|im_end|>'

@@ -14,6 +14,8 @@ export type Done = (error: unknown, result: number) => void
 
 type Tokenize = [Pointer, Uint8Array, number, Int32Array, number, boolean, boolean]
 
+type Decode = Fn<[Pointer, Batch], number>
+
 export interface Functions {
   readonly version: Fn<[], string>
   readonly modelDefaults: Fn<[], ModelParams>
@@ -50,9 +52,8 @@ export interface Functions {
   readonly memory: Fn<[Pointer], Pointer>
   readonly memoryRemove: Fn<[Pointer, number, number, number], boolean>
   readonly memoryLast: Fn<[Pointer, number], number>
-  readonly decode: Fn<[Pointer, Batch], number> & {
-    readonly async: (context: Pointer, batch: Batch, done: Done) => void
-  }
+  readonly decode: Decode
+  readonly attachPool: Fn<[Pointer, Pointer, Pointer], void>
   readonly logitsAt: Fn<[Pointer, number], MaybePointer>
   readonly stateSize: Fn<[Pointer, number], number | bigint>
   readonly stateGet: Fn<[Pointer, Uint8Array, number, number], number | bigint>
@@ -60,6 +61,9 @@ export interface Functions {
   readonly quantiseDefaults: Fn<[], QuantiseParams>
   readonly quantise: Fn<[string, string, QuantiseParams], number>
 }
+
+/** All of the library that the thread of batches needs. */
+export const declareDecode = (llama: LibraryHandle): Decode => llama.func('llama_decode', 'int32_t', ['void *', batch]) as Decode
 
 export function declareFunctions(llama: LibraryHandle): Functions {
   const f = (name: string, result: TypeObject | string, args: (TypeObject | string)[]): unknown =>
@@ -101,7 +105,8 @@ export function declareFunctions(llama: LibraryHandle): Functions {
     memory: f('llama_get_memory', p, [p]),
     memoryRemove: f('llama_memory_seq_rm', 'bool', [p, 'int32_t', 'int32_t', 'int32_t']),
     memoryLast: f('llama_memory_seq_pos_max', 'int32_t', [p, 'int32_t']),
-    decode: f('llama_decode', 'int32_t', [p, batch]),
+    decode: declareDecode(llama),
+    attachPool: f('llama_attach_threadpool', 'void', [p, p, p]),
     logitsAt: f('llama_get_logits_ith', p, [p, 'int32_t']),
     stateSize: f('llama_state_seq_get_size', 'size_t', [p, 'int32_t']),
     stateGet: f('llama_state_seq_get_data', 'size_t', [p, p, 'size_t', 'int32_t']),

@@ -4,7 +4,6 @@
  *
  * B1 one process loads one library: ggml's registry of backends is global to the process.
  */
-import koffi from 'koffi'
 import type { LibraryHandle } from 'koffi'
 import { readdirSync, readFileSync } from 'node:fs'
 import { join } from 'node:path'
@@ -16,9 +15,9 @@ import { declareFunctions } from './functions.ts'
 import type { Functions } from './functions.ts'
 import { checkLayout } from './layout.ts'
 import { Log } from './log.ts'
-
-/** The native side computes on koffi's own stacks; what a graph needs is far below this. */
-const STACK_BYTES = 8 * 1024 * 1024
+import { openNative } from './native.ts'
+import { threadPool } from './thread-pool.ts'
+import type { ThreadPool } from './thread-pool.ts'
 
 export interface Library {
   /** Release and a digest of the files that compute. */
@@ -30,12 +29,14 @@ export interface Library {
   /** Why it is not the build that was asked for; null where it is. */
   readonly fallback: string | null
   readonly fn: Functions
+  /** Where `fn` is from. */
+  readonly file: string
+  /** Threads that compute, the caller's among them; null where the library starts its own for each batch. */
+  pool(threads: number): ThreadPool | null
   /** Runs a synchronous call and gives back what the library logged meanwhile, warnings and errors only. */
   logged<T>(call: () => T): { readonly result: T; readonly lines: readonly string[] }
 }
 
-/** The stacks can be set until something is loaded. */
-let configured = false
 let opened: { readonly key: string; readonly library: Library } | null = null
 
 /** `dir` null: the npm package of this platform. */
@@ -57,11 +58,9 @@ function load(choice: Choice): Library {
   const files = listed(dir)
   const llamaFile = match(dir, files, /^(lib)?llama(\.[\w.]+)?\.(so|dylib|dll)$/)
   const ggmlFile = match(dir, files, /^(lib)?ggml(\.[\w.]+)?\.(so|dylib|dll)$/)
-  if (!configured) koffi.config({ sync_stack_size: STACK_BYTES, async_stack_size: STACK_BYTES })
-  configured = true
   const { ggml, fn, log } = attempt(dir, () => {
-    const ggml = koffi.load(join(dir, ggmlFile))
-    const llama = koffi.load(join(dir, llamaFile))
+    const ggml = openNative(join(dir, ggmlFile))
+    const llama = openNative(join(dir, llamaFile))
     return { ggml, fn: declareFunctions(llama), log: new Log(llama) }
   })
   const kernelFile = bestKernel(dir, files)
@@ -84,6 +83,9 @@ function load(choice: Choice): Library {
     gpu: gpu.name,
     fallback: choice.fallback ?? gpu.fallback,
     fn,
+    file: join(dir, llamaFile),
+    pool: (threads) => kernelFile === null || base[0] === undefined ? null
+      : threadPool(openNative(join(dir, base[0])), openNative(join(dir, kernelFile)), threads),
     logged: (call) => log.during(call),
   }
 }
@@ -162,7 +164,7 @@ function bestKernel(dir: string, files: readonly string[]): string | null {
 function scoreOf(path: string): number {
   let library: LibraryHandle
   try {
-    library = koffi.load(path)
+    library = openNative(path)
   } catch {
     // What does not load here cannot be chosen.
     return 0

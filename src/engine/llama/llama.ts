@@ -9,6 +9,7 @@
  */
 import koffi from 'koffi'
 import { formName } from './blob.ts'
+import { DecodeThread } from './decode-thread.ts'
 import { LlamaError } from './error.ts'
 import type { Pointer } from './layout.ts'
 import type { Done, Functions } from './functions.ts'
@@ -82,6 +83,7 @@ export class Llama {
   readonly #piece = new Uint8Array(PIECE_BYTES)
   /** Of logits, by the library's address; read right after the library has named it, and at no other time. */
   readonly #views = new Map<Pointer, Float32Array>()
+  readonly #thread: DecodeThread
   #threads: number
   /** How long each lane was when it was filled from a State, where a copy cannot be cut. */
   readonly #floors = new Map<number, number>()
@@ -103,6 +105,7 @@ export class Llama {
     this.#fn = fn
     this.#context = context
     this.#threads = options.threads
+    this.#thread = new DecodeThread(library.file)
     this.#vocab = fn.modelVocab(model)
     this.#memory = fn.memory(context)
     const vocabSize = fn.vocabTokens(this.#vocab)
@@ -200,7 +203,7 @@ export class Llama {
     const batch = this.#opened.rows.fill(padded?.rows ?? rows)
     this.#busySinceMs = performance.now()
     try {
-      const code = await onThread((done) => this.#fn.decode.async(this.#context, batch, done))
+      const code = await this.#thread.decode(this.#context, batch)
       if (code !== 0) throw new LlamaError('decode', decodeFailure(code, rows))
       for (const { lane, from } of padded?.cuts ?? []) this.#fn.memoryRemove(this.#memory, lane, from, -1)
       this.#decoded = rows
@@ -309,6 +312,7 @@ export class Llama {
     if (!this.#alive) return
     this.#idle('dispose')
     this.#alive = false
+    this.#thread.close()
     closeModel(this.#opened)
   }
 

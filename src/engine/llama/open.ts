@@ -16,6 +16,7 @@ import { openLibrary } from './library.ts'
 import type { Library } from './library.ts'
 import { paddedCount, ROW_UNITS, type RowUnit } from './padding.ts'
 import { Rows } from './rows.ts'
+import type { ThreadPool } from './thread-pool.ts'
 
 /** The library's own bound on sequences in a context. */
 const LANES_MAX = 256
@@ -59,6 +60,7 @@ export interface OpenModel {
   readonly context: Pointer
   readonly rows: Rows
   readonly family: Family
+  readonly pool: ThreadPool | null
 }
 
 export function openModel(options: LlamaOptions): OpenModel {
@@ -74,7 +76,9 @@ export function openModel(options: LlamaOptions): OpenModel {
     rows = new Rows(library.fn.contextBatch(context))
     const family = measureFamily(library.fn, context, rows)
     checkRowUnit(options, family)
-    return { library, model, context, rows, family }
+    const pool = library.pool(options.threads)
+    if (pool !== null) library.fn.attachPool(context, pool.pointer, pool.pointer)
+    return { library, model, context, rows, family, pool }
   } catch (error) {
     rows?.dispose()
     if (context !== null) library.fn.contextFree(context)
@@ -85,6 +89,7 @@ export function openModel(options: LlamaOptions): OpenModel {
 
 export function closeModel(open: OpenModel): void {
   open.library.fn.contextFree(open.context)
+  open.pool?.free()
   open.library.fn.modelFree(open.model)
   open.rows.dispose()
 }
