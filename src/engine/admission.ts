@@ -70,7 +70,7 @@ export function admit(host: AdmissionHost, start: StartRequest, preparedBytes: U
   const sequence = new Sequence({
     start, lane, plan, output, sampling, choice, topLogprobs, prepared: read,
     grammar: grammar ?? grammarOnceOpened(host, planned.plan, output),
-    changes: tokenRules === null ? null : new LogitChanges(tokenRules, read.tokens, (token) => host.llama.isEog(token)),
+    changes: tokenRules === null ? null : new LogitChanges(tokenRules, read.tokens, host.llama.eogTokens),
     spell: (token) => host.llama.piece(token, true),
     sampler: host.sampler,
     fed: cutTo(host.llama, lane, plan),

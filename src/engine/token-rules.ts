@@ -11,17 +11,17 @@ import type { TokenRules } from '../protocol/chat.ts'
 export class LogitChanges {
   readonly #rules: TokenRules
   readonly #stops: ReadonlySet<number>
-  readonly #isEog: (token: number) => boolean
+  readonly #eogTokens: readonly number[]
   /** How often each token was put out. */
   readonly #counts = new Map<number, number>()
   /** What the repetition penalty sees; empty where there is none. */
   readonly #seen: Set<number>
   #outputs = 0
 
-  constructor(rules: TokenRules, prompt: Iterable<number>, isEog: (token: number) => boolean) {
+  constructor(rules: TokenRules, prompt: Iterable<number>, eogTokens: readonly number[]) {
     this.#rules = rules
     this.#stops = new Set(rules.stopTokens)
-    this.#isEog = isEog
+    this.#eogTokens = eogTokens
     this.#seen = new Set(rules.repetitionPenalty === 1 ? [] : prompt)
   }
 
@@ -44,7 +44,7 @@ export class LogitChanges {
     for (const [token, by] of bias) logits[token] = (logits[token] ?? 0) + by
     const tooSoon = this.#outputs < minTokens
     if (!tooSoon && !ignoreEos) return
-    for (let token = 0; token < logits.length; token++) if (this.#isEog(token)) logits[token] = -Infinity
+    for (const token of this.#eogTokens) logits[token] = -Infinity
     if (tooSoon) for (const token of this.#stops) logits[token] = -Infinity
   }
 }

@@ -54,7 +54,7 @@ class Writer {
     const rules = {
       presencePenalty: 0, frequencyPenalty: 0, repetitionPenalty: 1, bias, minTokens: 0, ignoreEos: false, stopTokens: [],
     }
-    this.#changes = new LogitChanges(rules, [], (token) => llama.isEog(token))
+    this.#changes = new LogitChanges(rules, [], llama.eogTokens)
     this.#output = new OutputPipeline({ tokenizer: llama, stops: [], callsTools: false })
   }
 

@@ -46,7 +46,7 @@ function sequence(script: Script, forced: readonly number[], held: number): Sequ
     },
     lane: { index: 0, state: 's', tenant: 't', content: { kind: 'fed', fed } },
     fed, plan, sampling: { temperature: 0, topP: 1, topK: 0, minP: 0 }, grammar: null, choice: 0, topLogprobs: script.topLogprobs ?? null,
-    changes: script.rules === undefined ? null : new LogitChanges(script.rules, prompt, tokenizer.isEog), spell: (token) => tokenizer.piece(token, true),
+    changes: script.rules === undefined ? null : new LogitChanges(script.rules, prompt, [EOG]), spell: (token) => tokenizer.piece(token, true),
     sampler: new Sampler(),
     output: new OutputPipeline({ tokenizer, isEnd: isEnd(script), stops: script.stops, callsTools: script.callsTools }),
     prepared: { tokens: prompt, runs: [], text: '', silent: [], vocabulary: 'v', toolsDigest: '', history: [] },

@@ -10,7 +10,7 @@ const off: TokenRules = {
 
 /** Logits after the changes, with the last of five tokens the model's own end. */
 function changed(rules: Partial<TokenRules>, outputs: readonly number[], logits = [1, 2, -1, 4, 5], prompt: readonly number[] = [2]): number[] {
-  const changes = new LogitChanges({ ...off, ...rules }, prompt, (token) => token === 4)
+  const changes = new LogitChanges({ ...off, ...rules }, prompt, [4])
   for (const token of outputs) changes.push(token)
   const row = Float32Array.from(logits)
   changes.apply(row)

@@ -74,6 +74,8 @@ export interface LlamaInfo {
 
 export class Llama {
   readonly info: LlamaInfo
+  /** What ends a text, by the model's own word. */
+  readonly eogTokens: readonly number[]
   readonly #fn: Functions
   readonly #opened: OpenModel
   readonly #vocab: Pointer
@@ -110,6 +112,7 @@ export class Llama {
     this.#memory = fn.memory(context)
     const vocabSize = fn.vocabTokens(this.#vocab)
     this.#flags = tokenFlags(fn, this.#vocab, vocabSize)
+    this.eogTokens = [...this.#flags.keys()].filter((token) => this.isEog(token))
     this.info = {
       library: library.name,
       cpuKernel: library.cpuKernel,
