@@ -19,6 +19,9 @@ export type Environment = Readonly<Record<string, string | undefined>>
 /** A scratch folder older than this belongs to a process that died. */
 const SCRATCH_AGE_MAX_MS = 24 * 3_600_000
 const SCRATCH_PREFIX = '.partial-'
+const DIGEST_NOTE = 'digest'
+/** Digests that are kept, of files anywhere; at it the one noted longest ago goes, and its file is read once more. */
+export const DIGESTS_MAX = 64
 
 /** What probes of exactness answered, beside the models they were asked of: one answer serves every data directory. */
 export const PROBES_FILE = 'probes.json'
@@ -101,6 +104,15 @@ export async function digestOf(directory: string, path: string): Promise<string>
 export async function noteDigest(directory: string, path: string, digest: string): Promise<void> {
   const mark = await markOf(path)
   await publish(digestNote(directory, path), null, (file) => writeFile(file, `${digest}\n${mark}`))
+  const notes = (await readdir(directory)).filter((name) => name.startsWith(`${DIGEST_NOTE}-`)).map((name) => join(directory, name))
+  if (notes.length > DIGESTS_MAX) await forgetOldest(notes, notes.length - DIGESTS_MAX)
+}
+
+/** Another process may forget the same. */
+async function forgetOldest(files: readonly string[], count: number): Promise<void> {
+  const aged = await Promise.all(files.map(async (file) => ({ file, atMs: (await ifPresent(stat(file)))?.mtimeMs ?? 0 })))
+  const oldest = aged.sort((a, b) => a.atMs - b.atMs).slice(0, count)
+  await Promise.all(oldest.map(({ file }) => rm(file, { force: true })))
 }
 
 export async function forgetDigest(directory: string, path: string): Promise<void> {
@@ -111,7 +123,7 @@ export async function forgetDigest(directory: string, path: string): Promise<voi
 export const noteName = (kind: string, path: string): string =>
   `${kind}-${createHash('sha256').update(path).digest('hex').slice(0, 24)}`
 
-const digestNote = (directory: string, path: string): string => join(directory, noteName('digest', path))
+const digestNote = (directory: string, path: string): string => join(directory, noteName(DIGEST_NOTE, path))
 
 async function markOf(path: string): Promise<string> {
   const { size, mtimeMs, ino } = await stat(path)

@@ -25,7 +25,8 @@ export interface ModelEngineView {
 }
 
 export interface ReadyView {
-  readonly status: 'ready' | 'starting'
+  /** `drained`: none takes calls, and at least one by an operator's word. */
+  readonly status: 'ready' | 'drained' | 'starting'
   /** `starting`, `joined`, `draining`, `drained`, `lost`, `crash-loop` or `refused`. */
   readonly engines: readonly { readonly id: string; readonly stage: string }[]
 }

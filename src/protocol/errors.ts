@@ -34,7 +34,7 @@ const TABLE = {
   unsupported_schema: badRequest('A JSON schema uses something that cannot be enforced', 'Simplify the part that is named, or ask for less: tool_choice "auto", or response_format "json_object".'),
   invalid_grammar: badRequest('The grammar cannot be used', 'Correct the GBNF: all of it must lead from the rule "root".'),
   unknown_token: badRequest('A token is not in the vocabulary of the model', 'Use ids of the tokenizer of the model that is named.'),
-  unknown_tool_call: badRequest('A tool result answers a tool call that was not made', 'Send each tool message after the assistant message whose tool_calls contain its tool_call_id.'),
+  unknown_tool_call: badRequest('A tool result answers a tool call that was not made', 'Send each tool message after the assistant message whose tool_calls contain its tool_call_id; to commit an effect, name a tool call that the program waits or waited for.'),
   missing_tool_results: badRequest('Not every tool call of the last assistant message is answered', 'Send one tool message for each of its tool_calls.'),
   bad_body: badRequest('The engine cannot read the call', 'This is a fault of ours; the server log has more under this request id.'),
   template_failed: badRequest('The chat template of the model cannot render this conversation', 'Change the order or the roles of the messages as the message says.'),

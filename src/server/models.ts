@@ -19,7 +19,7 @@ export const health = (): Handler => (_request, reply) => reply.send({ status: '
 export const readiness = (door: Door): Handler => (_request, reply) => {
   const engines = door.gateway.engines().map(({ id, stage }) => ({ id, stage }))
   const ready = engines.some((engine) => engine.stage === 'joined')
-  const answer: ReadyView = { status: ready ? 'ready' : 'starting', engines }
+  const answer: ReadyView = { status: ready ? 'ready' : engines.some(({ stage }) => stage === 'drained') ? 'drained' : 'starting', engines }
   return reply.code(ready ? 200 : problem('engine_unavailable').status).send(answer)
 }
 

@@ -13,7 +13,7 @@ test('engines are listed, drained and taken back by id; readiness says so', asyn
   assert.equal((await app.inject({ method: 'POST', url: '/v1/admin/engines/e1/drain', payload: { withinSeconds: 0 } })).statusCode, 202)
   assert.equal((await list(app))[0].stage, 'drained')
   const ready = await app.inject({ url: '/readyz' })
-  assert.deepEqual([ready.statusCode, ready.json()], [503, { status: 'starting', engines: [{ id: 'e1', stage: 'drained' }] }])
+  assert.deepEqual([ready.statusCode, ready.json()], [503, { status: 'drained', engines: [{ id: 'e1', stage: 'drained' }] }])
   assert.equal((await app.inject({ method: 'POST', url: '/v1/admin/engines/e1/undrain' })).statusCode, 202)
   assert.equal((await list(app))[0].stage, 'joined')
 })
