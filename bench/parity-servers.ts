@@ -50,11 +50,11 @@ export async function startArm(world: BenchWorld, name: ArmName, served: Served)
 const lanesFlags = ({ lanes, laneTokens }: Served): readonly string[] =>
   ['-np', String(lanes), '--no-kv-unified', '-c', String(lanes * laneTokens), '-t', String(availableParallelism()), '--cache-ram', '0']
 
-/** Without exactness nothing forbids flash attention, nor chunks as long as the peer's. One lane is spare. */
+/** Flash attention, exact or as it comes, and chunks as long as the peer's. One lane is spare. */
 const configOf = (name: Ours, { model, lanes, laneTokens }: Served): Readonly<Record<string, unknown>> => ({
   engines: [{
     id: 'local', kind: 'embedded', model, lanes: lanes + 1, laneTokens, threads: availableParallelism(),
-    ...(name === 'exact' ? {} : { flashAttention: true, chunkTokens: 512 }),
+    chunkTokens: 512, flashAttention: name === 'exact' ? 'exact' : true,
   }],
   core: { residency: 'always-preserve', exactResume: name === 'exact' },
 })

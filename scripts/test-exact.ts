@@ -8,7 +8,7 @@ import { mkdirSync, mkdtempSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { parseArgs } from 'node:util'
-import { ALL_TRIED, wordsOf } from '../src/cli/exact-settings.ts'
+import { ALL_TRIED, EXACT_ATTENTION, wordsOf } from '../src/cli/exact-settings.ts'
 import type { EngineSettings } from '../src/engines/embedded-words.ts'
 import { cacheDirectory, PROBES_FILE } from '../src/models/cache.ts'
 import { drawRound, LANES } from './exact/cases.ts'
@@ -25,8 +25,11 @@ const USAGE = `npm run test:exact -- [--minutes 15] [--model NAME[,NAME...]] [--
   --cases    of each model in this run, instead of the time
   --seed     of the first round, instead of the one after the last; plays it for --cases or one round, and counts nothing
   --out      the file of counts, instead of exactness.json in the cache
+  --exact-attention  with flashAttention: exact, on two threads
   --show     prints the counts and plays nothing`
 const CHUNK_TOKENS = 32
+/** The least that it takes. */
+const EXACT_CHUNK_TOKENS = 128
 const DIFFERENCES_SHOWN_MAX = 5
 /** Of the time of a model that is not exact as it comes. */
 const DIVERGENCE_SHARE = 0.25
@@ -35,7 +38,7 @@ const MS_PER_MINUTE = 60_000
 const { values } = parseArgs({
   options: {
     minutes: { type: 'string', default: '15' }, model: { type: 'string' }, cases: { type: 'string' }, seed: { type: 'string' },
-    out: { type: 'string' }, show: { type: 'boolean', default: false }, help: { type: 'boolean', default: false },
+    out: { type: 'string' }, show: { type: 'boolean', default: false }, 'exact-attention': { type: 'boolean', default: false }, help: { type: 'boolean', default: false },
   },
 })
 
@@ -76,10 +79,11 @@ async function main(): Promise<number> {
 async function play(subject: Subject, playMs: number, run: Run, file: TotalsFile, folders: Folders): Promise<number> {
   mkdirSync(folders.disk, { recursive: true })
   let left = 1
-  for (const tried of ALL_TRIED) {
+  const attention = values['exact-attention']
+  for (const tried of attention ? [EXACT_ATTENTION] : ALL_TRIED.filter(({ flashAttention }) => !flashAttention)) {
     const settings: EngineSettings = {
-      modelPath: subject.path, lanes: LANES, laneTokens: subject.laneTokens, threads: 1, chunkTokens: CHUNK_TOKENS,
-      flashAttention: false, libraryDir: null, probeCachePath: join(cacheDirectory(process.env), PROBES_FILE), ...tried,
+      modelPath: subject.path, lanes: LANES, laneTokens: subject.laneTokens, threads: attention ? 2 : 1, chunkTokens: attention ? EXACT_CHUNK_TOKENS : CHUNK_TOKENS,
+      libraryDir: null, probeCachePath: join(cacheDirectory(process.env), PROBES_FILE), ...tried,
     }
     const known = await asked(settings, folders)
     if (known.exact === 'yes') return await playWith(settings, subject, known, wordsOf(tried), playMs * left, run, file, folders)

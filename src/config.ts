@@ -66,6 +66,9 @@ const PLAIN_KV_TYPES: readonly string[] = KV_TYPES.slice(0, 3)
 /** An operating system takes so much in one word of a command line, and no NUL. */
 const publicText = z.string().min(1).max(PUBLIC_PREFIX_CHARS_MAX).regex(/^[^\0]*$/, 'expected a text without NUL')
 
+/** Two batches of 64 rows: a remainder borrows from the chunk before it. */
+const EXACT_ATTENTION_CHUNK_MIN = 128
+
 const embedded = z.strictObject({
   id: name,
   kind: z.literal('embedded'),
@@ -82,7 +85,8 @@ const embedded = z.strictObject({
   copiesMsMax: z.int().min(0).max(60_000).default(20),
   /** System texts: the beginning of a prompt with one of them is computed once for all tenants. */
   publicPrefixes: z.array(publicText).max(PUBLIC_PREFIXES_MAX).default([]),
-  flashAttention: z.boolean().default(false),
+  /** Faster. `true`: as it comes, and not exact. `exact`: prompts in batches of 64 rows and more, and a row that runs alone on one thread. */
+  flashAttention: z.union([z.boolean(), z.literal('exact')]).default(false),
   /** Weights repacked for the CPU: faster, and for some quantisations not exact. */
   extraBuffers: z.boolean().default(true),
   /** Rows of a lane in a batch: as they come, at least two, or a multiple of four. Slower, and for some quantisations needed to be exact. */
@@ -104,13 +108,14 @@ const embedded = z.strictObject({
   startSecondsMax: z.number().gt(0).default(180),
   /** Resident memory of its process, the weights included; above it the process is ended and started again. Null: no limit. */
   memoryMiBMax: z.number().gt(0).nullable().default(null),
-}).superRefine(({ kvTypeV, flashAttention, build, gpuLayers }, context) => {
-  if (!flashAttention && !PLAIN_KV_TYPES.includes(kvTypeV)) {
-    context.addIssue({ code: 'custom', path: ['kvTypeV'], message: `is ${kvTypeV}, which needs flashAttention: true` })
+}).superRefine(({ kvTypeV, flashAttention, rowUnit, chunkTokens, build, gpuLayers }, context) => {
+  const wrong = (key: string, message: string): void => context.addIssue({ code: 'custom', path: [key], message })
+  if (flashAttention === 'exact' && rowUnit !== 1) wrong('rowUnit', `is ${rowUnit}; with flashAttention: exact it must be 1`)
+  if (flashAttention === 'exact' && chunkTokens < EXACT_ATTENTION_CHUNK_MIN) {
+    wrong('chunkTokens', `is ${chunkTokens}; with flashAttention: exact it must be at least ${EXACT_ATTENTION_CHUNK_MIN}`)
   }
-  if (build === 'cpu' && (gpuLayers ?? 0) > 0) {
-    context.addIssue({ code: 'custom', path: ['gpuLayers'], message: `is ${gpuLayers}, and build is cpu: set build to auto, cuda, vulkan or metal` })
-  }
+  if (!flashAttention && !PLAIN_KV_TYPES.includes(kvTypeV)) wrong('kvTypeV', `is ${kvTypeV}, which needs flashAttention: true`)
+  if (build === 'cpu' && (gpuLayers ?? 0) > 0) wrong('gpuLayers', `is ${gpuLayers}, and build is cpu: set build to auto, cuda, vulkan or metal`)
 })
 
 /** An engine that `entracte engine` serves on another machine, with the settings it has there. */

@@ -152,6 +152,9 @@ describe('a fault', () => {
 
   test('names settings of an embedded engine that do not go together', () => {
     const engine = (more: string): readonly string[] => faults(`engines:\n  - id: a\n    kind: embedded\n${more}`)
+    assert.match(engine('    flashAttention: exact\n    rowUnit: 2\n').join(), /rowUnit is 2; with flashAttention: exact it must be 1/)
+    assert.match(engine('    flashAttention: exact\n    chunkTokens: 127\n').join(), /chunkTokens is 127; with flashAttention: exact it must be at least 128/)
+    assert.match(engine('    flashAttention: maybe\n').join(), /flashAttention/)
     assert.match(engine('    kvTypeV: q8_0\n').join(), /:4: engines\[0\]\.kvTypeV is q8_0, which needs flashAttention: true/)
     assert.match(engine('    gpuLayers: 4\n').join(), /:4: engines\[0\]\.gpuLayers is 4, and build is cpu/)
     assert.match(engine('    publicPrefixes: [""]\n').join(), /publicPrefixes\[0\]/)

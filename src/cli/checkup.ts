@@ -73,8 +73,8 @@ function settingsCheck(engine: EngineConfig): Check {
   if (engine.kind === 'openai') return ok(name, `openai: ${engine.model} at ${engine.baseUrl}, ${engine.runningMax} calls at once`)
   const { lanes, laneTokens, chunkTokens, threads, flashAttention } = engine
   const found = `embedded: ${lanes} lanes of ${laneTokens} tokens, chunks of ${chunkTokens}, ${threads} threads`
-  if (!flashAttention) return ok(name, found)
-  return warn(name, `${found}, flash attention on`, 'on a CPU a resumed State is exact only with flash attention off.')
+  if (flashAttention !== true) return ok(name, flashAttention === 'exact' ? `${found}, flash attention exact` : found)
+  return warn(name, `${found}, flash attention on`, 'on a CPU a resumed State is exact only with flashAttention off or exact.')
 }
 
 /** What an embedded engine is made of, and whether its resumes were found exact. */
@@ -155,7 +155,7 @@ function memoryCheck({ id, lanes, laneTokens, flashAttention, extraBuffers, load
   const { weightsBytes, kvBytesPerToken, stateBytes, can, gpu } = model
   const laneBytes = laneTokens * kvBytesPerToken + stateBytes
   const found = `weights ${size(weightsBytes)}, ${LOADS[load]}; KV in ${kvTypeK === kvTypeV ? kvTypeK : `${kvTypeK} and ${kvTypeV}`}, ${size(lanes * laneBytes)} in ${lanes} lanes of ${size(laneBytes)}; `
-    + `flash attention ${flashAttention ? 'on' : 'off'}, weights ${extraBuffers ? 'repacked' : 'as they are'}, ${gpu === null ? 'no layer on a GPU' : `layers on a GPU: ${gpu}`}`
+    + `flash attention ${flashAttention === 'exact' ? 'exact' : flashAttention ? 'on' : 'off'}, weights ${extraBuffers ? 'repacked' : 'as they are'}, ${gpu === null ? 'no layer on a GPU' : `layers on a GPU: ${gpu}`}`
   const wanted = weightsBytes + lanes * laneBytes
   if (memoryMiBMax !== null && wanted > memoryMiBMax * MEBIBYTE) {
     return warn(`memory of ${id}`, found, `set memoryMiBMax to more than ${Math.ceil(wanted / MEBIBYTE)}: its process would be ended again and again.`)

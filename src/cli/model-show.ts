@@ -129,7 +129,7 @@ function exactLines(exact: readonly ProbeAnswer[]): readonly (readonly [string, 
   if (exact.length === 0) return [['exact', 'not probed yet on this machine: a server probes once in the background; until then a resume counts as not exact']]
   return exact.slice(-EXACT_SHOWN_MAX).map((one): readonly [string, string] => {
     const { answer, because, lanes, laneTokens, chunkTokens, threads, flashAttention, extraBuffers, rowUnit } = one
-    const needs = `flash attention ${flashAttention ? 'on' : 'off'}, ${wordsOf({ extraBuffers, rowUnit })}`
+    const needs = wordsOf({ extraBuffers, rowUnit, flashAttention })
     return ['exact', `${answer} with ${lanes} lanes of ${laneTokens}, chunks of ${chunkTokens}, threads ${threads}, ${needs}: ${because}`]
   })
 }

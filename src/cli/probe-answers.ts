@@ -7,7 +7,7 @@ export interface ProbeAnswer {
   readonly modelDigest: string
   readonly library: string
   readonly cpuKernel: string
-  readonly flashAttention: boolean
+  readonly flashAttention: boolean | 'exact'
   readonly extraBuffers: boolean
   readonly lanes: number
   readonly laneTokens: number
@@ -48,7 +48,7 @@ function answerOf(entry: unknown): readonly ProbeAnswer[] {
   if (modelDigest === undefined || library === undefined || cpuKernel === undefined) return []
   if (typeof said !== 'object' || said === null || !('answer' in said) || !('because' in said)) return []
   return [{
-    modelDigest, library, cpuKernel, flashAttention: attention === 'fa', extraBuffers: weights === 'repacked',
+    modelDigest, library, cpuKernel, flashAttention: attention === 'fa64' ? 'exact' : attention === 'fa', extraBuffers: weights === 'repacked',
     lanes: Number(lanes), laneTokens: Number(laneTokens), chunkTokens: Number(chunkTokens), threads: Number(threads), kvTypes, gpu, rowUnit: Number(rows.slice('rows'.length)),
     answer: String(said.answer), because: String(said.because), speeds: speedsOf(said),
   }]

@@ -13,6 +13,7 @@ import { openedCallsGrammar } from './grammar/tool-call-grammar.ts'
 import { heldTokens } from './lanes.ts'
 import type { Lane, Lanes } from './lanes.ts'
 import { LazyGrammar } from './lazy-grammar.ts'
+import { prefillRowsMin } from './llama/attention.ts'
 import type { Llama } from './llama/llama.ts'
 import { OutputPipeline } from './output.ts'
 import type { OutputOptions } from './output.ts'
@@ -60,7 +61,8 @@ export function admit(host: AdmissionHost, start: StartRequest, preparedBytes: U
   const stopTokens = new Set(tokenRules?.stopTokens)
   const isEnd = (token: number): boolean => stopTokens.has(token) || host.llama.isEog(token)
   const held = keepable(lane, start, read.tokens)
-  const planFrom = (kept: number): Plan => new Plan(read.tokens, read.runs, start.forced, kept, start.replay === 'plain')
+  const rowsMin = prefillRowsMin(host.llama.info.flashAttention)
+  const planFrom = (kept: number): Plan => new Plan(read.tokens, read.runs, start.forced, kept, start.replay === 'plain', rowsMin)
   const wanted = planFrom(held)
   const plan = heldTokens(lane) > wanted.begin && !host.llama.cutsAt(lane.index, wanted.begin) ? planFrom(0) : wanted
   const output = new OutputPipeline({

@@ -3,6 +3,7 @@
  * `kv-image.ts`. Fields are only ever added; a reader ignores those it does not know.
  */
 import type { WireIdentity, WireSpan } from '../protocol/engine.ts'
+import { attentionName } from './llama/attention.ts'
 import { tokenBytes } from './llama/blob.ts'
 import type { BlobForm, PlaneForm } from './llama/blob.ts'
 import type { LlamaInfo } from './llama/llama.ts'
@@ -66,7 +67,7 @@ const PLANE_MAX = 1 << 20
  * computes, and the layout of the KV. The number of lanes, threads and rows in a batch is not among it (E1).
  */
 export function imageKey(info: LlamaInfo, modelDigest: string): string {
-  return ['kv1', modelDigest, info.library, info.cpuKernel, info.flashAttention ? 'fa' : 'nofa',
+  return ['kv1', modelDigest, info.library, info.cpuKernel, attentionName(info.flashAttention),
     info.extraBuffers ? 'repacked' : 'plain', info.kvLayout, ...(info.gpu === null ? [] : [info.gpu]),
     ...(info.rowUnit === 1 ? [] : [`rows${info.rowUnit}`])].join('/')
 }

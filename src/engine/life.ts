@@ -1,6 +1,7 @@
 /** Owns one life that the probe lives: a prompt, some decodes, a tool's result, some decodes, and its company. */
 import { createHash } from 'node:crypto'
 import type { Lane, Lanes } from './lanes.ts'
+import { prefillRowsMin } from './llama/attention.ts'
 import type { Llama, Row } from './llama/llama.ts'
 import { Plan } from './plan.ts'
 
@@ -11,6 +12,8 @@ export interface Way {
   readonly company: number
   /** By a copy of the State, after the first decodes. */
   readonly changesLane: boolean
+  /** What is too short to be prefilled is fed one by one. */
+  readonly singly: boolean
   /** In a lane that was used before, outputs forced. */
   readonly replays: boolean
 }
@@ -19,6 +22,8 @@ export interface Way {
 export interface Lived { readonly digest: string; readonly outputs: readonly number[] }
 
 const PROMPT_TOKENS = 70
+/** With flash attention a lane computes otherwise once it is longer than 256. */
+const PROMPT_TOKENS_FLASH = 300
 const RESULT_TOKENS = 20
 const DECODES = 6
 /** What a lane was used for before a replay. */
@@ -32,6 +37,10 @@ export class Life {
   readonly #lanes: Lanes
   readonly #way: Way
   readonly #forced: readonly number[]
+  readonly #rowsMin: number
+  readonly #promptTokens: number
+  /** With the output before it, as much as just is not prefilled where that is more. */
+  readonly #resultTokens: number
   readonly #held = new Map<string, Lane>()
   readonly #companions: Companion[] = []
   readonly #hash = createHash('sha256')
@@ -45,6 +54,9 @@ export class Life {
     this.#lanes = lanes
     this.#way = way
     this.#forced = forced
+    this.#rowsMin = prefillRowsMin(llama.info.flashAttention)
+    this.#resultTokens = Math.max(RESULT_TOKENS, this.#rowsMin - 2)
+    this.#promptTokens = llama.info.flashAttention === false ? PROMPT_TOKENS : PROMPT_TOKENS_FLASH
     this.#lane = this.#take()
     while (this.#companions.length < way.company && lanes.free > 0) {
       this.#companions.push({ lane: this.#take(), position: 0 })
@@ -75,21 +87,22 @@ export class Life {
       this.#llama.cut(this.#lane.index, 0)
       this.#position = 0
     }
-    this.#draw(yield* this.#prefill(given(0, PROMPT_TOKENS)))
+    this.#draw(yield* this.#prefill(given(0, Math.min(this.#promptTokens, this.#llama.info.laneTokens - 1 - this.#resultTokens - 2 * DECODES))))
     yield* this.#decode()
     if (this.#way.changesLane) this.#changeLane()
-    this.#draw(yield* this.#prefill([this.#outputs.at(-1) ?? 0, ...given(500, RESULT_TOKENS)]))
+    this.#draw(yield* this.#prefill([this.#outputs.at(-1) ?? 0, ...given(500, this.#resultTokens)]))
     yield* this.#decode()
     return { digest: this.#hash.digest('hex'), outputs: this.#outputs }
   }
 
   /** Returns the row of the last token in its batch. */
   *#prefill(tokens: readonly number[]): Generator<readonly Row[], number> {
-    const plan = new Plan(Int32Array.from(tokens), [{ tokens: tokens.length, origin: 'prefilled' }], [], 0, false)
+    const plan = new Plan(Int32Array.from(tokens), [{ tokens: tokens.length, origin: 'prefilled' }], [], 0, false, this.#rowsMin)
     let count = 0
     for (let done = 0; done < tokens.length; done += count) {
       const piece = plan.piece(done, this.#way.chunkTokens)
-      count = piece.kind === 'prefill' ? piece.count : 1
+      const isSingle = this.#way.singly && plan.origin(done) === 'decoded'
+      count = piece.kind === 'prefill' && !isSingle ? piece.count : 1
       if (done > 0 && this.company > 0) yield this.#beside()
       const last = done + count === tokens.length
       const rows = tokens.slice(done, done + count).map((token) => row(this.#lane, this.#position++, token))

@@ -23,6 +23,7 @@ import { Inbox } from './inbox.ts'
 import { imageKey } from './kv-image.ts'
 import { LaneCopies } from './lane-copies.ts'
 import { Lanes, heldTokens } from './lanes.ts'
+import { prefillRowsMin } from './llama/attention.ts'
 import { LlamaError } from './llama/llama.ts'
 import type { Llama, Row } from './llama/llama.ts'
 import { measuring } from './measure.ts'
@@ -102,7 +103,7 @@ export class EngineLoop {
     const speeds = this.#speeds = new Speeds(calibration)
     this.#schedule = new Schedule(chunkTokens)
     this.#inbox = new Inbox(options.copiesMsMax)
-    this.#threads = new Threads(llama.info.threads, !llama.info.flashAttention)
+    this.#threads = new Threads(llama.info.threads, llama.info.flashAttention !== true)
     const copies = new LaneCopies(llama, calibration)
     this.#density = new Density(llama, lanes, speeds, copies)
     const prefixes = this.#prefixes = new Prefixes(llama, lanes, speeds, copies, options.publicPrefixes ?? [])
@@ -209,7 +210,7 @@ export class EngineLoop {
     const { llama, template, modelDigest, emit } = this.#options
     if (this.#stopping) return
     const records = calls.map((of, i) => ({ call: of, record: bin[i] ?? new Uint8Array() }))
-    const limits = { contextTokens: this.#contextTokens, vocabulary: modelDigest }
+    const limits = { contextTokens: this.#contextTokens, vocabulary: modelDigest, rowsMin: prefillRowsMin(llama.info.flashAttention) }
     const steps = measuring(llama, template, body, records, limits)
     let step = steps.next()
     while (step.done !== true) step = steps.next(await llama.tokenizeAside(step.value.text, step.value.parseSpecial))
@@ -263,7 +264,7 @@ export class EngineLoop {
     const redone = members.map((member) => member.redoneRows(count))
     for (const [i, member] of members.entries()) {
       const last = kind === 'prefill' ? count - 1 : i
-      member.advance(count, kind === 'prefill' ? 'prefilled' : 'decoded')
+      member.advance(count)
       member.settle(rows[last]?.logits === true ? this.#options.llama.logits(last, this.#logits) : null)
     }
 

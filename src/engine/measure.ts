@@ -29,6 +29,8 @@ interface MeasureLimits {
   readonly contextTokens: number
   /** Names the vocabulary (the model's digest will do): records of another are not continued. */
   readonly vocabulary: string
+  /** Given tokens that are prefilled rather than decoded are at least so many (`plan.ts`); left out: two. */
+  readonly rowsMin?: number
 }
 
 /** `record` is what `encodeRecord` wrote; one that is damaged is passed over and named in `renderingWon`. */
@@ -106,14 +108,14 @@ class Measuring {
   readonly #tokenizer: Vocabulary
   readonly #template: ChatTemplate
   readonly #call: ChatCall
-  readonly #limits: MeasureLimits
+  readonly #limits: Required<MeasureLimits>
   readonly #toolsDigest: string
 
   constructor(tokenizer: Vocabulary, template: ChatTemplate, call: ChatCall, limits: MeasureLimits) {
     this.#tokenizer = tokenizer
     this.#template = template
     this.#call = call
-    this.#limits = limits
+    this.#limits = { rowsMin: 2, ...limits }
     this.#toolsDigest = digestOf(call.tools)
   }
 
@@ -132,7 +134,7 @@ class Measuring {
       const need = `${promptTokens} tokens of prompt and at least one of output do not fit into ${contextTokens}`
       return { ok: false, code: 'context_too_long', why: need }
     }
-    const tokens = best === null ? 0 : matchedTokens(prepared, best.kept)
+    const tokens = best === null ? 0 : matchedTokens(prepared, best.kept, this.#limits.rowsMin)
     const matched = best === null || tokens === 0 ? null : { record: best.call, tokens }
     return { ok: true, prepared, promptTokens, matched, renderingWon: why, plan }
   }
@@ -188,12 +190,13 @@ class Measuring {
   *#prepare(prompt: Prompt, from: Continuation | null): Tokenising<Prepared> {
     const rest = yield* this.#tokenise(prompt, from?.chars ?? 0)
     const record = from?.record ?? null
-    const { kept, given } = settle(record, from?.kept ?? 0, [...from?.pending ?? [], ...rest])
+    const { rowsMin } = this.#limits
+    const { kept, given } = settle(record, from?.kept ?? 0, [...from?.pending ?? [], ...rest], rowsMin)
     const tokens = new Int32Array(kept + given.length)
     if (record !== null) tokens.set(record.tokens.subarray(0, kept))
     tokens.set(given, kept)
     const runs = joinRuns(cutRuns(record?.runs ?? [], kept), {
-      tokens: given.length, origin: given.length === 1 ? 'decoded' : 'prefilled',
+      tokens: given.length, origin: given.length < rowsMin ? 'decoded' : 'prefilled',
     })
     // A pending control token was generated, so it spells nothing although it is given now.
     const silentEnd = (from?.kept ?? 0) + (from?.pending.length ?? 0)
@@ -296,21 +299,21 @@ function commonTokens(tokenizer: Vocabulary, record: TokenRecord, text: string):
 
 interface Settled { readonly kept: number; readonly given: readonly number[] }
 
-/** What is kept and what is given, so that no prefilled run has one token (M1). */
-function settle(record: TokenRecord | null, kept: number, given: readonly number[]): Settled {
+/** What is kept and what is given, so that no prefilled run has fewer tokens than `rowsMin` (M1). */
+function settle(record: TokenRecord | null, kept: number, given: readonly number[], rowsMin: number): Settled {
   const last = cutRuns(record?.runs ?? [], kept).at(-1)
-  const lone = last?.origin === 'prefilled' && last.tokens === 1 && given.length < 2
-  const token = record?.tokens[kept - 1]
-  return lone && token !== undefined ? { kept: kept - 1, given: [token, ...given] } : { kept, given }
+  if (record === null || last?.origin !== 'prefilled' || last.tokens >= rowsMin || given.length >= rowsMin) return { kept, given }
+  const before = kept - last.tokens
+  return { kept: before, given: [...record.tokens.subarray(before, kept), ...given] }
 }
 
 /** Tokens whose KV may be used again: something is left to feed, and never one of a longer prefilled run (M1). */
-function matchedTokens({ tokens, runs }: Prepared, kept: number): number {
+function matchedTokens({ tokens, runs }: Prepared, kept: number, rowsMin: number): number {
   const most = Math.min(kept, tokens.length - 1)
   let begin = 0
   for (const run of runs) {
     const end = begin + run.tokens
-    if (most < end) return run.origin === 'prefilled' && most > begin && end - most === 1 ? most - 1 : most
+    if (most < end) return run.origin === 'prefilled' && most > begin ? Math.max(begin, Math.min(most, end - rowsMin)) : most
     begin = end
   }
   return most

@@ -1,7 +1,8 @@
 /**
  * Owns the plan of one attempt: which tokens are fed at which position and how. Fixed at the start from what was
- * measured and what was already shown, before any reuse (E1): given tokens are prefilled in runs of two and more,
- * generated tokens are decoded one by one, a lone given token is decoded.
+ * measured and what was already shown, before any reuse (E1): given tokens are prefilled in runs of `rowsMin` and more,
+ * generated tokens are decoded, and so are fewer given ones. `rowsMin` is 2, and more where more rows yield what single
+ * ones do (`llama/attention.ts`): then known tokens are decoded in batches of fewer rows than that.
  *
  *   position   0 ........ prompt .............. total
  *   tokens     as measured | shown output but the last
@@ -15,11 +16,11 @@ export interface Run { readonly tokens: number; readonly origin: Origin }
 /** Tokens in a row of one origin: positions `begin` to before `end`. */
 interface Stretch { readonly begin: number; readonly end: number; readonly origin: Origin }
 
-/** What one batch may take of it. */
+/** What one batch may take of it: rows of its lane alone, or one row beside other lanes'. */
 export type Piece = { readonly kind: 'prefill'; readonly count: number } | { readonly kind: 'decode' }
 
-/** Below this a chunk could not lend a token to a remainder of one. */
-export const CHUNK_TOKENS_MIN = 4
+/** Below this a chunk could not lend enough rows to a remainder. */
+export const chunkTokensMin = (rowsMin: number): number => 2 * rowsMin
 
 export class Plan {
   readonly tokens: Int32Array
@@ -31,11 +32,13 @@ export class Plan {
   readonly #stretches: readonly Stretch[]
   /** Nothing was shown yet: what comes is drawn from the logits of the prompt's last token. */
   readonly #needsLogits: boolean
+  readonly #rowsMin: number
 
   /**
    * `held`: leading tokens on device that may be kept. With `plain`, what was decoded and is not held is prefilled.
    */
-  constructor(prompt: Int32Array, runs: readonly Run[], forced: readonly number[], held: number, plain: boolean) {
+  constructor(prompt: Int32Array, runs: readonly Run[], forced: readonly number[], held: number, plain: boolean, rowsMin = 2) {
+    this.#rowsMin = rowsMin
     const shown = forced.slice(0, -1)
     this.#needsLogits = forced.length === 0
     this.tokens = new Int32Array(prompt.length + shown.length)
@@ -53,19 +56,23 @@ export class Plan {
 
   /** What comes at `position`, at most `chunkTokens` of it. */
   piece(position: number, chunkTokens: number): Piece {
-    const { begin, end, origin } = this.#at(position)
-    if (origin === 'decoded' || end - begin === 1) return { kind: 'decode' }
-    const left = end - position
-    assert(left > 1, `one given token is left at position ${position}`)
+    const left = this.#at(position).end - position
+    if (this.origin(position) === 'decoded') {
+      const count = Math.min(left, chunkTokens, this.#rowsMin - 1)
+      return count === 1 ? { kind: 'decode' } : { kind: 'prefill', count }
+    }
+    assert(left >= this.#rowsMin, `${left} given tokens are left at position ${position}`)
     const count = Math.min(left, chunkTokens)
-    // A prefill of one row computes something else than a prefill: the remainder borrows from this chunk.
-    return { kind: 'prefill', count: left - count === 1 ? count - 1 : count }
+    const rest = left - count
+    // A prefill of fewer rows computes something else than a prefill: the remainder borrows from this chunk.
+    return { kind: 'prefill', count: rest > 0 && rest < this.#rowsMin ? left - this.#rowsMin : count }
   }
 
-  /** How the token at `position` was fed, where it was fed by this plan or its like. */
+  /** How the token at `position` is fed by this plan or its like; what comes after the plan was generated. */
   origin(position: number): Origin {
+    if (position >= this.tokens.length) return 'decoded'
     const { begin, end, origin } = this.#at(position)
-    return end - begin === 1 ? 'decoded' : origin
+    return end - begin < this.#rowsMin ? 'decoded' : origin
   }
 
   /** Leading tokens that a lane has as this plan has them, fed as this plan feeds them. */
@@ -78,15 +85,13 @@ export class Plan {
   }
 
   /**
-   * Where feeding goes on when `kept` tokens could be kept: earlier by one or two where else a single given token
-   * would be left of a longer run, or where the logits of the prompt's last token are needed and gone.
+   * Where feeding goes on when `kept` tokens could be kept: earlier where else too few given tokens would be left of a
+   * longer run, or where the logits of the prompt's last token are needed and gone.
    */
   from(kept: number): number {
     const from = this.#needsLogits ? Math.min(kept, this.tokens.length - 1) : kept
     if (from >= this.tokens.length) return from
-    const { begin, end, origin } = this.#at(from)
-    const single = origin === 'prefilled' && end - from === 1 && end - begin > 1
-    return single ? from - 1 : from
+    return this.origin(from) === 'decoded' ? from : Math.min(from, this.#at(from).end - this.#rowsMin)
   }
 
   #at(position: number): Stretch {

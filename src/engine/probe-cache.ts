@@ -4,8 +4,9 @@
  */
 import { readFileSync, renameSync, writeFileSync } from 'node:fs'
 import type { WireWeight } from '../protocol/engine.ts'
+import { attentionName } from './llama/attention.ts'
 import type { Llama } from './llama/llama.ts'
-import { paddingMax } from './llama/padding.ts'
+import { spareTokens } from './llama/padding.ts'
 import type { Exact } from './probe.ts'
 
 /** Grows when the probe asks more. */
@@ -21,8 +22,8 @@ export class ProbeCache {
     this.#path = path
     this.#key = [
       `probe${PROBE_VERSION}`, modelDigest, info.library, info.cpuKernel, info.kvLayout,
-      info.flashAttention ? 'fa' : 'nofa', info.extraBuffers ? 'repacked' : 'plain',
-      info.lanes, info.laneTokens + paddingMax(info.rowUnit), chunkTokens, threads, info.kvTypes, info.gpu ?? 'cpu',
+      attentionName(info.flashAttention), info.extraBuffers ? 'repacked' : 'plain',
+      info.lanes, info.laneTokens + spareTokens(info.flashAttention, info.rowUnit), chunkTokens, threads, info.kvTypes, info.gpu ?? 'cpu',
       ...(info.rowUnit === 1 ? [] : [`rows${info.rowUnit}`]),
     ].join('/')
   }

@@ -7,7 +7,9 @@ import type { WireEngine } from '../protocol/engine.ts'
 import type { Lane, Lanes } from './lanes.ts'
 import { Life } from './life.ts'
 import type { Lived, Way } from './life.ts'
+import { prefillRowsMin } from './llama/attention.ts'
 import type { Llama, Row } from './llama/llama.ts'
+import { chunkTokensMin } from './plan.ts'
 
 export type Exact = WireEngine['exact']
 
@@ -26,17 +28,20 @@ export class Probe {
   constructor(llama: Llama, lanes: Lanes, chunkTokens: number) {
     this.#llama = llama
     this.#lanes = lanes
+    const rowsMin = prefillRowsMin(llama.info.flashAttention)
+    const chunkMin = chunkTokensMin(rowsMin)
     const way = (name: string, other: Partial<Way>): Way => {
       const { chunkTokens: chunk = chunkTokens, ...rest } = other
-      return { name, company: 0, changesLane: false, replays: false, ...rest, chunkTokens: Math.min(chunk, chunkTokens) }
+      return { name, company: 0, changesLane: false, singly: false, replays: false, ...rest, chunkTokens: Math.min(Math.max(chunk, chunkMin), chunkTokens) }
     }
     this.#ways = [
       way('alone', {}),
-      way('in chunks of 23 tokens, with a remainder of one', { chunkTokens: 23 }),
-      way('in chunks of 8 tokens', { chunkTokens: 8 }),
+      way(`in chunks of ${Math.max(23, chunkMin)} tokens, with a short remainder`, { chunkTokens: 23 }),
+      way(`in chunks of ${Math.max(8, chunkMin)} tokens`, { chunkTokens: 8 }),
       way('beside one other lane', { company: 1 }),
       way('beside all other lanes', { company: lanes.total - 1, chunkTokens: 32 }),
       way('after a move to another lane', { changesLane: true }),
+      ...(rowsMin > 2 ? [way('when what is short is fed one by one', { singly: true })] : []),
       way('when recomputed with its outputs forced', { replays: true, company: 1 }),
     ]
   }

@@ -9,7 +9,7 @@
 import assert from 'node:assert/strict'
 import type { Sampling } from '../protocol/chat.ts'
 import type { EngineRequest, WireLogprob, WirePart } from '../protocol/engine.ts'
-import type { Fed, Origin } from './fed.ts'
+import type { Fed } from './fed.ts'
 import type { Lane } from './lanes.ts'
 import { LazyGrammar } from './lazy-grammar.ts'
 import type { MovingGrammar } from './lazy-grammar.ts'
@@ -108,8 +108,8 @@ export class Sequence {
   }
 
   /** The next `count` tokens are in the lane. */
-  advance(count: number, origin: Origin): void {
-    for (let i = 0; i < count; i++) this.fed.push(this.tokenAt(this.fed.length), origin)
+  advance(count: number): void {
+    for (let i = 0; i < count; i++) this.fed.push(this.tokenAt(this.fed.length), this.plan.origin(this.fed.length))
   }
 
   /**

@@ -1,6 +1,8 @@
 /** Owns the engine process's command line. A wrong one is said and ends the process before anything is loaded. */
 import { availableParallelism } from 'node:os'
 import { parseArgs } from 'node:util'
+import { prefillRowsMin } from './llama/attention.ts'
+import type { FlashAttention } from './llama/attention.ts'
 import { BUILDS } from './llama/build.ts'
 import type { Build } from './llama/build.ts'
 import { KV_TYPES } from './llama/kv-type.ts'
@@ -8,7 +10,7 @@ import type { KvType } from './llama/kv-type.ts'
 import { LOAD_MODES } from './llama/layout.ts'
 import type { LoadMode } from './llama/layout.ts'
 import { ROW_UNITS, type RowUnit } from './llama/padding.ts'
-import { CHUNK_TOKENS_MIN } from './plan.ts'
+import { chunkTokensMin } from './plan.ts'
 
 export interface Settings {
   /** Empty where it listens on the network. */
@@ -23,7 +25,7 @@ export interface Settings {
   readonly chunkTokens: number
   /** Of copies of States, between two batches. */
   readonly copiesMsMax: number
-  readonly flashAttention: boolean
+  readonly flashAttention: FlashAttention
   readonly extraBuffers: boolean
   readonly rowUnit: RowUnit
   readonly load: LoadMode
@@ -81,6 +83,7 @@ export function readSettings(argv: readonly string[]): Settings {
     if (Number.isInteger(value) && value >= min && value <= max) return value
     throw new SettingsError(`--${name} is ${given[name]}; it must be a whole number from ${min} to ${max}`)
   }
+  const flashAttention = given['exact-attention'] ? 'exact' : given['flash-attention']
   return {
     socketPath: given.describe || given.weigh || given.listen !== undefined ? '' : need('socket'),
     listen: given.listen === undefined ? null : listenOf(given.listen, given),
@@ -89,9 +92,9 @@ export function readSettings(argv: readonly string[]): Settings {
     lanes: whole('lanes', 8, 1, LANES_MAX),
     laneTokens: whole('lane-tokens', 2_048, 256, LANE_TOKENS_MAX),
     threads: whole('threads', Math.min(availableParallelism(), THREADS_MAX), 1, THREADS_MAX),
-    chunkTokens: whole('chunk-tokens', 128, CHUNK_TOKENS_MIN, CHUNK_TOKENS_MAX),
+    chunkTokens: whole('chunk-tokens', 128, chunkTokensMin(prefillRowsMin(flashAttention)), CHUNK_TOKENS_MAX),
     copiesMsMax: whole('copies-ms', 20, 0, COPIES_MS_MAX),
-    flashAttention: given['flash-attention'],
+    flashAttention,
     extraBuffers: !given['no-extra-buffers'],
     rowUnit: rowUnit(given['row-unit'] ?? '1'),
     load: oneOf('load', given.load, LOADS, 'auto'),
@@ -140,7 +143,7 @@ function parse(argv: readonly string[]) {
         'socket': TEXT, 'model': TEXT, 'model-digest': TEXT, 'lanes': TEXT, 'lane-tokens': TEXT, 'threads': TEXT,
         'chunk-tokens': TEXT, 'copies-ms': TEXT, 'library': TEXT, 'load': TEXT, 'row-unit': TEXT, 'probe-cache': TEXT,
         'kv-type-k': TEXT, 'kv-type-v': TEXT, 'build': TEXT, 'gpu-layers': TEXT, 'public-prefix': { type: 'string', multiple: true },
-        'flash-attention': FLAG, 'no-extra-buffers': FLAG, 'no-probe': FLAG, 'describe': FLAG, 'weigh': FLAG,
+        'flash-attention': FLAG, 'exact-attention': FLAG, 'no-extra-buffers': FLAG, 'no-probe': FLAG, 'describe': FLAG, 'weigh': FLAG,
       },
     }).values
   } catch (error) {

@@ -16,7 +16,7 @@ export interface EngineSettings {
   readonly chunkTokens: Tokens
   /** Of copies of States between two batches; left out: 20. */
   readonly copiesMsMax?: number
-  readonly flashAttention: boolean
+  readonly flashAttention: boolean | 'exact'
   /** Weights repacked for the CPU at load; faster, and for some quantisations not exact. */
   readonly extraBuffers: boolean
   /** Rows of a lane in a batch: as they come (1, and where left out), at least two, or a multiple of four. */
@@ -49,7 +49,7 @@ export function argsOf(options: EngineSettings): string[] {
     '--lanes', String(lanes), '--lane-tokens', String(laneTokens),
     '--threads', String(threads), '--chunk-tokens', String(chunkTokens),
     ...(copiesMsMax === undefined ? [] : ['--copies-ms', String(copiesMsMax)]),
-    ...(flashAttention ? ['--flash-attention'] : []),
+    ...(flashAttention === 'exact' ? ['--exact-attention'] : flashAttention ? ['--flash-attention'] : []),
     ...(extraBuffers ? [] : ['--no-extra-buffers']),
     ...(rowUnit === 1 ? [] : ['--row-unit', String(rowUnit)]),
     ...(load === 'auto' ? [] : ['--load', load]),

@@ -20,8 +20,9 @@ describe('the cheapest settings under which a model is exact', () => {
   })
 
   test('are the settings as they come where those are, none where none is, and unknown where nothing was weighed', () => {
-    assert.match(cheapestText(cheapestOf([{ ...BASE, answer: 'yes' }, answer({ rowUnit: 2 }, 500, 5_000)])), /as they come, which costs nothing/)
-    assert.match(cheapestText(cheapestOf([BASE])), /^none of 5 settings/)
+    assert.match(cheapestText(cheapestOf([{ ...BASE, answer: 'yes' }, answer({ rowUnit: 2 }, 101, 1_020)])), /as they come, which costs nothing/)
+    assert.equal(cheapestText(cheapestOf([{ ...BASE, answer: 'yes' }, answer({ flashAttention: 'exact' }, 99, 1_100)])), 'flashAttention: exact; decodes at 0.99 and prefills at 1.10 of the speed of the settings as they come')
+    assert.match(cheapestText(cheapestOf([BASE])), /^none of 6 settings/)
     assert.match(cheapestText(cheapestOf([{ ...BASE, speeds: null }, answer({ rowUnit: 2 }, 1, 1)])), /--probe/)
     assert.match(cheapestText(cheapestOf([])), /--probe/)
   })

@@ -82,7 +82,7 @@ function run(script: Script, forced: readonly number[], held: number, told: Told
     const count = piece.kind === 'prefill' ? piece.count : 1
     const last = running.fed.length + count - 1
     const draws = running.drawsAt(last)
-    running.advance(count, piece.kind === 'prefill' ? 'prefilled' : 'decoded')
+    running.advance(count)
     running.settle(draws ? oneHot(script.outputs[last + 1 - PROMPT] ?? EOG) : null)
   }
 }
@@ -136,11 +136,11 @@ test('what was held back until the end is sent with the token that ended it', ()
 
 test('the last token of a call is not fed', () => {
   const running = sequence({ outputs: [], stops: [], callsTools: false, maxTokens: 2 }, [], 0)
-  running.advance(4, 'prefilled')
+  running.advance(4)
   running.settle(null)
-  running.advance(1, 'prefilled')
+  running.advance(1)
   running.settle(oneHot(1))
-  running.advance(1, 'decoded')
+  running.advance(1)
   running.settle(oneHot(1))
   assert.deepEqual(running.ending, { kind: 'complete', reason: 'length' })
   assert.equal(running.fed.length, PROMPT + 1)

@@ -8,6 +8,8 @@
  * N4 a lane is a stream of its own (`kv_unified` off): what other lanes hold changes no logit of this one.
  */
 import koffi from 'koffi'
+import { hasLoneRow } from './attention.ts'
+import type { FlashAttention } from './attention.ts'
 import { formName } from './blob.ts'
 import { DecodeThread } from './decode-thread.ts'
 import { LlamaError } from './error.ts'
@@ -15,7 +17,7 @@ import type { Pointer } from './layout.ts'
 import type { Done, Functions } from './functions.ts'
 import { closeModel, kvTypesOf, modelMeta, openModel } from './open.ts'
 import type { LlamaOptions, OpenModel } from './open.ts'
-import { pad, paddingMax, type RowUnit } from './padding.ts'
+import { pad, spareTokens, type RowUnit } from './padding.ts'
 import type { Row } from './rows.ts'
 
 export { LlamaError } from './error.ts'
@@ -25,6 +27,9 @@ export type { Row } from './rows.ts'
 /** What a vocabulary says of a token. */
 const TOKEN_EOG = 1
 const TOKEN_CONTROL = 2
+
+/** Of exact attention: with more threads a second row beside a lone one is faster than one thread. */
+const LONE_THREADS_MAX = 2
 
 /** A text of as many characters takes a few milliseconds. */
 const ASIDE_CHARS = 2_000
@@ -46,7 +51,7 @@ export interface LlamaInfo {
   readonly batchTokens: number
   /** What was allowed at the load. */
   readonly threads: number
-  readonly flashAttention: boolean
+  readonly flashAttention: FlashAttention
   readonly extraBuffers: boolean
   readonly rowUnit: RowUnit
   /** Element types and sizes of K and V by layer, and how V lies: equal names, equal layouts. */
@@ -86,7 +91,9 @@ export class Llama {
   /** Of logits, by the library's address; read right after the library has named it, and at no other time. */
   readonly #views = new Map<Pointer, Float32Array>()
   readonly #thread: DecodeThread
+  /** What the loop wants, and what the library was told last. */
   #threads: number
+  #threadsSet: number
   /** How long each lane was when it was filled from a State, where a copy cannot be cut. */
   readonly #floors = new Map<number, number>()
   #decoded: readonly Row[] = []
@@ -106,7 +113,7 @@ export class Llama {
     this.#opened = opened
     this.#fn = fn
     this.#context = context
-    this.#threads = options.threads
+    this.#threads = this.#threadsSet = options.threads
     this.#thread = new DecodeThread(library.file)
     this.#vocab = fn.modelVocab(model)
     this.#memory = fn.memory(context)
@@ -120,7 +127,7 @@ export class Llama {
       fallback: library.fallback,
       kvTypes: Object.values(kvTypesOf(options)).join(','),
       lanes: fn.contextLanes(context),
-      laneTokens: fn.contextLaneTokens(context) - paddingMax(options.rowUnit ?? 1),
+      laneTokens: fn.contextLaneTokens(context) - spareTokens(options.flashAttention, options.rowUnit ?? 1),
       batchTokens: fn.contextBatch(context),
       threads: options.threads,
       flashAttention: options.flashAttention,
@@ -199,13 +206,17 @@ export class Llama {
   /** Feeds the rows on a thread of its own. Where it throws, cut the lanes concerned before they are read. */
   async decode(rows: readonly Row[]): Promise<void> {
     this.#idle('decode')
-    const padded = this.info.rowUnit === 1 ? null : pad(rows, this.info.rowUnit)
+    const isLone = this.info.flashAttention === 'exact' && hasLoneRow(rows)
+    const isDoubled = isLone && rows.length === 1 && this.info.trims && this.#threads > LONE_THREADS_MAX
+    const unit = isDoubled ? 2 : this.info.rowUnit
+    const padded = unit === 1 ? null : pad(rows, unit)
     this.#checkRows(rows, padded?.rows.length ?? rows.length)
     this.#decoded = []
     this.#places = padded?.places ?? null
     const batch = this.#opened.rows.fill(padded?.rows ?? rows)
     this.#busySinceMs = performance.now()
     try {
+      this.#setThreads(isLone && !isDoubled ? 1 : this.#threads)
       const code = await this.#thread.decode(this.#context, batch)
       if (code !== 0) throw new LlamaError('decode', decodeFailure(code, rows))
       for (const { lane, from } of padded?.cuts ?? []) this.#fn.memoryRemove(this.#memory, lane, from, -1)
@@ -221,8 +232,12 @@ export class Llama {
     if (!Number.isInteger(count) || count < 1 || count > this.info.threads) {
       throw new LlamaError('decode', `${count} threads: it takes 1 to ${this.info.threads}`)
     }
-    if (count !== this.#threads) this.#fn.setThreads(this.#context, count, count)
     this.#threads = count
+  }
+
+  #setThreads(count: number): void {
+    if (count !== this.#threadsSet) this.#fn.setThreads(this.#context, count, count)
+    this.#threadsSet = count
   }
 
   /** One row's logits, copied into `into`; the index is the row's place in the last decode. */

@@ -3,6 +3,7 @@
  * is left behind where a step fails. Leaves what is done with it to `llama.ts`.
  */
 import { existsSync, statSync } from 'node:fs'
+import type { FlashAttention } from './attention.ts'
 import type { Build } from './build.ts'
 import { LlamaError } from './error.ts'
 import { FIRST_ROWS, measureFamily } from './family.ts'
@@ -36,7 +37,7 @@ export interface LlamaOptions {
   /** Max tokens in one batch. */
   readonly batchTokens: number
   readonly threads: number
-  readonly flashAttention: boolean
+  readonly flashAttention: FlashAttention
   /** Weight repacking. */
   readonly extraBuffers: boolean
   /** Rows of a lane in a batch; left out: as they come. */
@@ -116,9 +117,11 @@ function checkOptions(options: LlamaOptions): void {
 }
 
 /** What pads a lane is cut again. */
-function checkRowUnit({ rowUnit = 1, modelPath }: LlamaOptions, { trims }: Family): void {
+function checkRowUnit({ rowUnit = 1, flashAttention, modelPath }: LlamaOptions, { trims }: Family): void {
   if (!ROW_UNITS.includes(rowUnit)) throw new LlamaError('model', `rowUnit is ${rowUnit}; it must be one of ${ROW_UNITS.join(', ')}`)
-  if (rowUnit === 1 || trims) return
+  if (rowUnit === 1) return
+  if (flashAttention === 'exact') throw new LlamaError('model', `rowUnit is ${rowUnit}, and flashAttention exact feeds rows as they come: leave rowUnit at 1.`)
+  if (trims) return
   throw new LlamaError('model', `rows of the model ${modelPath} cannot be padded (rowUnit ${rowUnit}): a State of its family cannot be cut. `
     + 'Leave rowUnit at 1.')
 }
@@ -163,7 +166,7 @@ function checkKv(fn: Functions, model: Pointer, options: LlamaOptions): void {
   }
   const types = kvTypesOf(options)
   const widths = { k: width('key_length'), v: width('value_length') }
-  checkKvTypes(types, options.flashAttention, widths)
+  checkKvTypes(types, options.flashAttention !== false, widths)
   const perToken = fn.modelLayers(model) * fn.modelHeadsKv(model)
     * (widths.k * kvElementBytes(types.k) + widths.v * kvElementBytes(types.v))
   const cells = perToken * laneCells(options) * options.lanes

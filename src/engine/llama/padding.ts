@@ -5,6 +5,7 @@
  * them, and are cut before anybody looks. Beside a lone row they ask for logits as it does: the last matrices are
  * computed for those rows only that ask.
  */
+import type { FlashAttention } from './attention.ts'
 import type { Row } from './rows.ts'
 
 /** Rows of a lane in a batch: as they come, at least two, or a multiple of four. */
@@ -19,8 +20,8 @@ interface Padded {
   readonly cuts: readonly { readonly lane: number; readonly from: number }[]
 }
 
-/** Rows that a lane must have room for beyond its own. */
-export const paddingMax = (unit: RowUnit): number => unit - 1
+/** Rows that a lane must have room for beyond its own: with exact attention a lone one may get a second. */
+export const spareTokens = (attention: FlashAttention, unit: RowUnit): number => Math.max(unit, attention === 'exact' ? 2 : 1) - 1
 
 export const paddedCount = (rows: number, unit: RowUnit): number =>
   unit === 4 ? Math.ceil(rows / 4) * 4 : Math.max(rows, unit)
