@@ -138,6 +138,7 @@ export const MUTANTS: readonly Mutant[] = [
     [8, 'a session that names itself as its parent is below itself', 'if (named === claims.session || (d', 'if ((d'],
     [1, 'a call id is taken a second time', 'if (d.core.calls.has(input.call))', 'if (false)'],
     [7, 'a retry of a committed call generates again', 'interrupt !== undefined && isReplayable(interrupt) ? call : null', 'null'],
+    [7, 'what tools did in a turn that ended is asked of them again', "claims.toolResults.length > 0)", 'false)'],
     [1, 'a retry of an open call is a second call', '    if (!isOver(call))\n        return call;\n', '    if (!isOver(call))\n        return null;\n'],
     [14, 'a tenant may have all the calls', 'if (own >= tenantCallsOpenMax &&', 'if (false &&'],
     [14, 'a call that nobody waits for does not give way at its tenant\'s limit', 'if (own >= tenantCallsOpenMax && !giveUpLongestDetached(d, (call) => must(d.core.programs, call.program).tenant === tenant))', 'if (own >= tenantCallsOpenMax)'],

@@ -18,7 +18,7 @@ import type { Submit } from './input.ts'
 import { parentRefusal } from './graph/lineage.ts'
 import { expectProgram } from './predict/expect.ts'
 import { kindOf } from './predict/work.ts'
-import { isOpen, makeRoomForProgram, programsFull, restOf, tenantFull } from './program.ts'
+import { makeRoomForProgram, programsFull, restOf, tenantFull } from './program.ts'
 import { readyIfDue } from './ready.ts'
 import { EPOCH_FIRST, type Call, type Identity, type Interrupt, type Program } from './state.ts'
 
@@ -64,11 +64,15 @@ function retryOf(d: Deciding, input: Submit): Call | null {
   if (program !== null && programId(input.tenant, program) !== call.program) return null
   if (call.stage.kind === 'detached') return call
   const named = program !== null || input.claims.session !== null || input.claims.toolResults.length > 0
-  if (!named || !isOpen(must(d.core.programs, call.program))) return null
+  if (!named || !goesOn(must(d.core.programs, call.program), input)) return null
   if (!isOver(call)) return call
   const interrupt = d.core.interrupts.get(interruptId(call.id))
   return interrupt !== undefined && isReplayable(interrupt) ? call : null
 }
+
+/** What ended by itself may be asked for again with results of its tools; in other words it may be a new turn. */
+const goesOn = ({ stage }: Program, { claims }: Submit): boolean =>
+  stage.kind === 'open' || (stage.kind === 'ended' && stage.provisional && claims.toolResults.length > 0)
 
 function retry(d: Deciding, input: Submit, call: Call): void {
   if (call.stage.kind === 'committed') return d.emit({ kind: 'call.replayed', call: input.call, as: call.id })

@@ -54,7 +54,8 @@ export class SimPort implements EnginePort {
       if (!this.#joined) return resolve(unavailable(this.id))
       this.#measuring.set(request.call, resolve)
       this.wire.command(() => this.#engine.measure(request, (measurement) => this.#link?.say(request.call, true, () => {
-        this.#measuring.delete(request.call)
+        // The call may be measured again by now: then that one is still to be answered.
+        if (this.#measuring.get(request.call) === resolve) this.#measuring.delete(request.call)
         resolve(measurement)
       })))
     })

@@ -43,6 +43,25 @@ test('a retry of a call whose tools only read, after they were answered, is a ne
   assert.equal(only(at.feed(retried(at)), 'call.arrived').length, 1)
 })
 
+test('a turn that ended by itself still shows what its tools have done to who brings their results, and is a new turn in other words', () => {
+  const at = new Quiet(1, PAYS)
+  const said = (results: readonly string[], digest: string) =>
+    ({ claims: { ...at.claims(null), session: 's', toolResults: results }, digest })
+  const run = (call: CallId, tool: string | null): CallId => {
+    at.measure(call)
+    at.end(call, tool === null ? {} : { finish: 'tool_calls', toolCalls: [{ id: `${tool}-0`, name: tool }] })
+    return call
+  }
+  run(at.submit(said([], 'first')), 'look')
+  const paying = run(at.submit(said(['look-0'], 'second')), 'pay')
+  run(at.submit(said(['pay-0'], 'third')), null)
+  assert.equal(at.core.programs.get(at.core.calls.get(paying)?.program as never)?.stage.kind, 'ended')
+  const again = (results: readonly string[], digest: string) =>
+    at.feed({ ...retried(at), ...said(results, digest) }).map(({ fact }) => fact.kind === 'call.replayed' ? fact.as : fact.kind)
+  assert.deepEqual(again(['look-0'], 'second'), [paying])
+  assert.ok(again([], 'first').includes('call.arrived'))
+})
+
 let retries = 0
 function retried(at: Quiet) {
   retries += 1
