@@ -18,7 +18,7 @@ import type { Submit } from './input.ts'
 import { parentRefusal } from './graph/lineage.ts'
 import { expectProgram } from './predict/expect.ts'
 import { kindOf } from './predict/work.ts'
-import { makeRoomForProgram, programsFull, restOf, tenantFull } from './program.ts'
+import { isOpen, makeRoomForProgram, programsFull, restOf, tenantFull } from './program.ts'
 import { readyIfDue } from './ready.ts'
 import { EPOCH_FIRST, type Call, type Identity, type Interrupt, type Program } from './state.ts'
 
@@ -71,8 +71,8 @@ function retryOf(d: Deciding, input: Submit): Call | null {
 }
 
 /** What ended by itself may be asked for again with results of its tools; in other words it may be a new turn. */
-const goesOn = ({ stage }: Program, { claims }: Submit): boolean =>
-  stage.kind === 'open' || (stage.kind === 'ended' && stage.provisional && claims.toolResults.length > 0)
+const goesOn = (program: Program, { claims }: Submit): boolean =>
+  isOpen(program) || (program.stage.kind === 'ended' && program.stage.provisional && claims.toolResults.length > 0)
 
 function retry(d: Deciding, input: Submit, call: Call): void {
   if (call.stage.kind === 'committed') return d.emit({ kind: 'call.replayed', call: input.call, as: call.id })
