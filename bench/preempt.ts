@@ -19,7 +19,7 @@ const OURS: readonly ArmName[] = ['a lane to spare', 'no lane to spare', 'no lan
 
 const DECODES = 8
 const CONTEXT_TOKENS = 256
-const LONG_TOKENS = 1_400
+const LONG_TOKENS = 1_600
 const LANE_TOKENS = 2_048
 /** Prompts of the short call, frame included. */
 const SHORT_TOKENS = [48, 128] as const
@@ -31,7 +31,7 @@ const REPEATS_QUICK = 3
 /** Between two short calls, so that what the one before it left behind is done with. */
 const REST_MS = 400
 /** What has no first token by then gets none: it waits for a decode to end. */
-const FIRST_MS_MAX = 15_000
+const FIRST_MS_MAX = 4_000
 const CHARACTERS_PER_TOKEN = 4.57
 const FRAME_TOKENS = 32
 const OVER_IDLE_MAX = 1.3
