@@ -126,7 +126,7 @@ class Measuring {
     const { best, why } = this.#best(records)
     const prompt = best?.prompt ?? this.#prompt([])
     if (prompt.text.length > this.#limits.contextTokens * CHARS_PER_TOKEN_MAX) return this.#tooLong(`${prompt.text.length} characters`)
-    const prepared = yield* this.#prepare(prompt, best)
+    const { prepared, kept } = yield* this.#prepare(prompt, best)
     const promptTokens = prepared.tokens.length
     const { contextTokens } = this.#limits
     if (promptTokens === 0) throw new TemplateError('the chat template rendered nothing')
@@ -134,7 +134,7 @@ class Measuring {
       const need = `${promptTokens} tokens of prompt and at least one of output do not fit into ${contextTokens}`
       return { ok: false, code: 'context_too_long', why: need }
     }
-    const tokens = best === null ? 0 : matchedTokens(prepared, best.kept, this.#limits.rowsMin)
+    const tokens = best === null ? 0 : matchedTokens(prepared, kept, this.#limits.rowsMin)
     const matched = best === null || tokens === 0 ? null : { record: best.call, tokens }
     return { ok: true, prepared, promptTokens, matched, renderingWon: why, plan }
   }
@@ -187,7 +187,8 @@ class Measuring {
     return { messages, history: entries.map(({ entry }) => entry), segments, text: textOf(segments) }
   }
 
-  *#prepare(prompt: Prompt, from: Continuation | null): Tokenising<Prepared> {
+  /** `kept`: leading tokens that are the record's, fed as it says. */
+  *#prepare(prompt: Prompt, from: Continuation | null): Tokenising<{ readonly prepared: Prepared; readonly kept: number }> {
     const rest = yield* this.#tokenise(prompt, from?.chars ?? 0)
     const record = from?.record ?? null
     const { rowsMin } = this.#limits
@@ -200,7 +201,7 @@ class Measuring {
     })
     // A pending control token was generated, so it spells nothing although it is given now.
     const silentEnd = (from?.kept ?? 0) + (from?.pending.length ?? 0)
-    return {
+    const prepared: Prepared = {
       tokens,
       runs,
       text: prompt.text,
@@ -209,6 +210,7 @@ class Measuring {
       toolsDigest: this.#toolsDigest,
       history: prompt.history,
     }
+    return { prepared, kept }
   }
 
   /** The prompt from character `from` on. Control tokens are read only where the template wrote them. */

@@ -58,6 +58,25 @@ function holdsTogether({ prepared, promptTokens, matched }: Ok): void {
   assert(!alone, 'what is fed after the kept tokens is no lone prefilled token')
 }
 
+test('what is kept of a record was fed as it is planned now, however few rows are prefilled', () => {
+  for (const rowsMin of [2, 3, 64]) {
+    const asked = (letters: number, records: readonly OfferedRecord[]): Ok => {
+      const found = measure(vocabulary, chatml, JSON.stringify(callOf([say('user', 'x'.repeat(letters))])), records, { ...LIMITS, rowsMin })
+      assert(found.ok)
+      return found
+    }
+    for (const letters of [5, 30, 60, 200]) {
+      const first = asked(letters, [])
+      const { offered, record } = finish(first.prepared, [...vocabulary.tokenize('said', false)])
+      for (let now = 0; now < 120; now++) {
+        const { prepared, matched } = asked(now, [offered])
+        const kept = matched?.tokens ?? 0
+        assert.deepEqual(originsOf(prepared.runs).slice(0, kept), originsOf(record.runs).slice(0, kept), `${letters} letters, then ${now}, rows ${rowsMin}`)
+      }
+    }
+  }
+})
+
 const originsOf = (runs: readonly TokenRun[]): string[] =>
   runs.flatMap((run) => Array<string>(run.tokens).fill(run.origin))
 
