@@ -9,6 +9,7 @@ import { ModelError } from '../models/model-error.ts'
 import { resolveModel } from '../models/resolve.ts'
 import type { WireDescription } from '../protocol/engine.ts'
 import { describedBy } from './described-model.ts'
+import { attentionWord } from './exact-settings.ts'
 import { CliFailure } from './failure.ts'
 import type { ConfigOptions } from './options.ts'
 import { probeAnswers } from './probe-answers.ts'
@@ -155,7 +156,7 @@ function memoryCheck({ id, lanes, laneTokens, flashAttention, extraBuffers, load
   const { weightsBytes, kvBytesPerToken, stateBytes, can, gpu } = model
   const laneBytes = laneTokens * kvBytesPerToken + stateBytes
   const found = `weights ${size(weightsBytes)}, ${LOADS[load]}; KV in ${kvTypeK === kvTypeV ? kvTypeK : `${kvTypeK} and ${kvTypeV}`}, ${size(lanes * laneBytes)} in ${lanes} lanes of ${size(laneBytes)}; `
-    + `flash attention ${flashAttention === 'exact' ? 'exact' : flashAttention ? 'on' : 'off'}, weights ${extraBuffers ? 'repacked' : 'as they are'}, ${gpu === null ? 'no layer on a GPU' : `layers on a GPU: ${gpu}`}`
+    + `flash attention ${attentionWord(flashAttention)}, weights ${extraBuffers ? 'repacked' : 'as they are'}, ${gpu === null ? 'no layer on a GPU' : `layers on a GPU: ${gpu}`}`
   const wanted = weightsBytes + lanes * laneBytes
   if (memoryMiBMax !== null && wanted > memoryMiBMax * MEBIBYTE) {
     return warn(`memory of ${id}`, found, `set memoryMiBMax to more than ${Math.ceil(wanted / MEBIBYTE)}: its process would be ended again and again.`)

@@ -84,5 +84,7 @@ export function cheapestText(cheapest: Cheapest | null | undefined): string {
   return `${set.join(', ')}; decodes at ${decodeRatio.toFixed(2)} and prefills at ${prefillRatio.toFixed(2)} of the speed of the settings as they come`
 }
 
+export const attentionWord = (attention: boolean | 'exact'): string => attention === 'exact' ? 'exact' : attention ? 'on' : 'off'
+
 export const wordsOf = ({ extraBuffers, rowUnit, flashAttention }: Pick<ProbeAnswer, 'extraBuffers' | 'rowUnit' | 'flashAttention'>): string =>
-  `flash attention ${flashAttention === 'exact' ? 'exact' : flashAttention ? 'on' : 'off'}, weights ${extraBuffers ? 'repacked' : 'as they are'}, ${rowUnit === 1 ? 'rows as they come' : rowUnit === 2 ? 'two rows at least' : 'rows in fours'}`
+  `flash attention ${attentionWord(flashAttention)}, weights ${extraBuffers ? 'repacked' : 'as they are'}, ${rowUnit === 1 ? 'rows as they come' : rowUnit === 2 ? 'two rows at least' : 'rows in fours'}`

@@ -8,11 +8,12 @@
  * ones.
  *
  *   tokens   record .............. | pending, rest ....
- *   origin   as in the record      | prefilled; decoded where it is one token alone
+ *   origin   as in the record      | prefilled; decoded where they are fewer than `rowsMin`
  *
- * M1 a run of prefilled tokens has two or more, here and after every reuse: where a cut would leave one, one token more
- *    is given. So `matched` may be less than what is equal, and at least one token is always left to feed.
+ * M1 a run of prefilled tokens has `rowsMin` or more, here and after every reuse: where a cut would leave fewer, more are
+ *    given. So `matched` may be less than what is equal, and at least one token is always left to feed.
  * M2 a record's tokens end with whole characters where they are cut.
+ * M3 what is `matched` has the origins here that it has in the record.
  */
 import type { ChatCall, ChatMessage } from '../protocol/chat.ts'
 import { parseCall, planCall, refusalOf } from './call-plan.ts'

@@ -25,7 +25,7 @@ export class DecodeThread {
     this.#worker.unref()
   }
 
-  /** The library's own answer. Throws where the thread ended. */
+  /** The library's own answer. Throws where the thread failed. */
   async decode(context: Pointer, batch: Batch): Promise<number> {
     const order: DecodeOrder = { context, batch }
     this.#worker.ref()
