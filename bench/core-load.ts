@@ -89,6 +89,7 @@ export class CoreLoad {
     this.feed({ kind: 'restart', reign: 1, wallOffsetUs: 0, images: [] })
     this.#join()
     for (let chain = this.#between.shift(); chain !== undefined; chain = this.#between.pop()) {
+      this.nowUs += INPUT_US
       this.feed(this.#submit(chain))
       for (const call of this.#toMeasure.splice(0)) this.feed(this.#measured(call))
     }

@@ -11,6 +11,7 @@ import { setFlagsFromString } from 'node:v8'
 import { runInNewContext } from 'node:vm'
 import { ORDER_NAMES, type OrderName } from '../src/core/config.ts'
 import { columns } from '../src/core/explain/explain-text.ts'
+import type { Heap } from '../src/core/queue/heap.ts'
 import type { CoreState } from '../src/core/state.ts'
 import { INPUTS_PER_TURN_MAX } from '../src/driver/driver.ts'
 import { estimate, mean, median, quantile, type Interval } from '../src/eval/stats.ts'
@@ -202,7 +203,7 @@ function countVisits(order: OrderName, line: number, inputs: number): Visits {
   return { order, line, mean: mean(visits), p999: Math.round(quantile(visits, 0.999)), most: Math.max(...visits) }
 }
 
-/** A heap is plain data, so its entries can be replaced by a list that counts how often one of them is read. */
+/** A heap is plain data, so its numbers can be replaced by a list that counts how often the first of a key is read. */
 function watchHeaps(load: CoreLoad, seen: { visits: number }): void {
   for (const { bands } of load.core.queues.values()) {
     for (const { tenants } of bands) {
@@ -214,15 +215,16 @@ function watchHeaps(load: CoreLoad, seen: { visits: number }): void {
 
 const watched = new WeakSet<object>()
 
-function watch(heap: { entries: readonly unknown[] }, seen: { visits: number }): void {
+function watch(heap: Heap<string>, seen: { visits: number }): void {
   if (watched.has(heap)) return
   watched.add(heap)
-  heap.entries = new Proxy(heap.entries as unknown[], {
+  const numbers = new Proxy(heap.numbers, {
     get(list, key, receiver): unknown {
-      if (typeof key === 'string' && key.charCodeAt(0) <= 57) seen.visits += 1
+      if (typeof key === 'string' && Number(key) % heap.width === 0) seen.visits += 1
       return Reflect.get(list, key, receiver)
     },
   })
+  Object.assign(heap, { numbers })
 }
 
 // ---------------------------------------------------------------- what it comes to

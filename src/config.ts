@@ -203,6 +203,7 @@ const core = z.strictObject({
   toolClassesMax: count.default(d.toolClassesMax),
   kindsPerTenantMax: count.default(d.kindsPerTenantMax),
   programsMax: count.default(d.programsMax),
+  programsAwakeMax: count.default(d.programsAwakeMax),
   tenantProgramsMax: count.default(d.tenantProgramsMax),
   programDepthMax: count.default(d.programDepthMax),
   nodesPerProgramMax: count.default(d.nodesPerProgramMax),

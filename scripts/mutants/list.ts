@@ -27,7 +27,7 @@ export const MUTANTS: readonly Mutant[] = [
     [8, 'a thread adopts a prefix of another conversation', '.find((state) => state.record === matched.record)', '.find((state) => state.record !== null)'],
     [14, 'the timer of a prefix is left when it is adopted', '    clearTimer(d, `retire:${left.id}`);\n', ''],
     [0, 'a call too large for every engine waits for ever', 'if (!fitsSomewhere(d, { ...call, promptTokens: input.promptTokens }))', 'if (false)'],
-    [0, 'who fits nowhere since an engine came back smaller is not told', 'if ((kind === \'measured\' || kind === \'ready\') && !fitsSomewhere(d, call))', 'if (false)'],
+    [0, 'who fits nowhere since an engine came back smaller is not told', 'isInLine(call) && !fitsSomewhere(d, call)', 'false'],
     [0, 'a refusal of the engine is tried again', '    if (input.retryable)\n', '    if (true)\n'],
   ]),
   ...of('core/apply-call', [

@@ -3,7 +3,9 @@ import { NO_LEDGER, addLedger, attainedUs, largerLedger, ledgerGrowth, wasted, w
 import { assert, must } from './assert.ts'
 import { chargeBoost, endBoost, giveBoost, joinLine, leaveLine, rekey } from './queue/boosts.ts'
 import { isOverStage } from './call-read.ts'
+import { keepDigest } from './digests.ts'
 import type { Fact, Logged } from './fact.ts'
+import { freshCall, freshThread } from './fresh.ts'
 import type { AttemptReport } from './input.ts'
 import type { ProgramId } from './ids.ts'
 import { spanTokens } from './kv/kv-read.ts'
@@ -138,26 +140,22 @@ function applyEnd(core: CoreState, fact: Fact, atUs: Us): boolean {
   }
 }
 
-/** Strings and empty lists are those that others have already: a call that waits is little more than its fields. */
+/** Ids are those strings that others have already. */
 function arrive(core: CoreState, fact: Of<'call.arrived'>, logged: Logged): void {
   const program = must(core.programs, fact.program)
   const thread = core.threads.get(fact.thread)
-  core.calls.set(fact.call, {
-    id: fact.call, program: program.id, thread: thread?.id ?? fact.thread, model: fact.model, epoch: fact.epoch, seq: logged.seq,
-    arrivedUs: logged.atUs, band: fact.band, payer: fact.payer === program.tenant ? program.tenant : fact.payer, digest: fact.digest, seed: fact.seed, maxTokens: fact.maxTokens,
-    exactResume: fact.exactResume, parents: fact.parents.length === 0 ? NONE : fact.parents, node: fact.node, answers: fact.answers, final: fact.final,
-    attempt: 1, stage: { kind: 'arrived' }, promptTokens: fact.promptTokens, measured: false, reusable: null,
-    outputTokens: 0, recomputedTokens: 0, prepaidUs: 0, attemptService: NO_LEDGER, ledger: NO_LEDGER, startedUs: null,
-    recomputeDue: 0, recomputeDone: 0, preemptions: 0, level: 0, tie: logged.seq, toolCallIds: NONE, standing: NO_STANDING,
-  })
+  core.calls.set(fact.call, freshCall(fact, {
+    id: fact.call, program: program.id, thread: thread?.id ?? fact.thread, seq: logged.seq, arrivedUs: logged.atUs,
+    payer: fact.payer === program.tenant ? program.tenant : fact.payer,
+  }))
   core.openCalls += 1
   program.openCalls += 1
   must(core.tenants, program.tenant).openCalls += 1
   program.calls = [...program.calls, fact.call]
   program.lastUs = logged.atUs
-  core.digests.set(fact.digest, fact.call)
+  keepDigest(core, { id: fact.call, digest: fact.digest })
   if (thread === undefined) {
-    core.threads.set(fact.thread, { id: fact.thread, program: program.id, forkedFrom: null, cancelled: false, active: fact.call, waiting: NONE, last: null, interrupt: null, state: null })
+    core.threads.set(fact.thread, freshThread({ id: fact.thread, program: program.id, forkedFrom: null, active: fact.call, state: null }))
     program.threads = [...program.threads, fact.thread]
   } else if (thread.active === null) thread.active = fact.call
   else thread.waiting = [...thread.waiting, fact.call]

@@ -8,20 +8,23 @@ import { applyGraph, applyToNodes } from './graph/apply-graph.ts'
 import { applyKv } from './kv/apply-kv.ts'
 import { must } from './assert.ts'
 import type { CoreConfig } from './config.ts'
+import { dropDigest } from './digests.ts'
 import type { Fact, Logged } from './fact.ts'
+import { freshProgram } from './fresh.ts'
 import { interruptId, type InterruptId, type ProgramId, type SessionId, type TenantId } from './ids.ts'
 import { dropEmptySession, sessionOf } from './kv/memory.ts'
 import { learnProgram, learnProgramBegun, learnReopened, learnWait, learnWaitBegun } from './predict/learn.ts'
 import { emptyWork } from './predict/work.ts'
-import { joinRoot, newStanding } from './standing.ts'
-import { EPOCH_FIRST, type CoreState, type Interrupt, type Prices, type Program, type Tenant } from './state.ts'
+import { joinRoot } from './standing.ts'
+import { emptyRecords } from './rest/at-rest.ts'
+import type { CoreState, Interrupt, Prices, Program, Tenant } from './state.ts'
 import { noTurns } from './queue/turn-state.ts'
 import type { Us } from './units.ts'
 
 export function emptyCore(config: CoreConfig): CoreState {
   return {
     config, seq: 0, reign: 0, nowUs: 0, wallOffsetUs: 0,
-    tenants: new Map(), sessions: new Map(), programs: new Map(), threads: new Map(), graphs: new Map(), calls: new Map(),
+    tenants: new Map(), sessions: new Map(), ...emptyRecords(), graphs: new Map(),
     interrupts: new Map(), states: new Map(), segments: new Map(), sharedRecords: new Map(), moves: new Map(), engines: new Map(),
     host: { totalBytes: config.hostBytesMax, ownedBytes: 0, reservedBytes: 0 },
     queues: new Map(), turns: noTurns(), prices: UNPRICED, over: new Set(), provisional: new Set(), detached: new Set(), hosted: new Set(), openCalls: 0, digests: new Map(), timers: new Map(), toolCalls: new Map(),
@@ -121,19 +124,14 @@ function stop(core: CoreState, id: ProgramId, stage: Program['stage']): void {
 
 function startProgram(core: CoreState, fact: Extract<Fact, { kind: 'program.started' }>, logged: Logged): void {
   if (!core.tenants.has(fact.tenant)) core.tenants.set(fact.tenant, newTenant(fact.tenant))
-  core.programs.set(fact.program, {
-    id: fact.program, tenant: must(core.tenants, fact.tenant).id, session: fact.session, declared: fact.declared, kind: fact.agent,
-    seq: logged.seq, arrivedUs: logged.atUs, lastUs: logged.atUs, identity: fact.identity,
-    priorityClass: fact.priorityClass, deadlineUs: fact.deadlineUs, parent: null, children: NONE, steps: fact.steps,
-    epoch: EPOCH_FIRST, stage: { kind: 'open' }, threads: [], calls: [], openCalls: 0, ledger: NO_LEDGER, standing: newStanding(), final: false, expected: null,
-  })
+  core.programs.set(fact.program, freshProgram({
+    ...fact, id: fact.program, tenant: must(core.tenants, fact.tenant).id, kind: fact.agent, seq: logged.seq, arrivedUs: logged.atUs,
+  }))
   must(core.tenants, fact.tenant).livePrograms += 1
   learnProgramBegun(core, must(core.programs, fact.program))
   if (fact.session !== null) leadSession(core, fact.session, must(core.programs, fact.program))
   if (fact.parent !== null) adopt(core, fact.program, fact.parent)
 }
-
-const NONE: readonly never[] = []
 
 /** The newest program of a session is where its next turn goes on. */
 function leadSession(core: CoreState, id: SessionId, program: Program): void {
@@ -170,7 +168,7 @@ function forgetProgram(core: CoreState, id: ProgramId): void {
       if (core.toolCalls.get(key)?.call === call) core.toolCalls.delete(key)
     }
     core.interrupts.delete(interruptId(call))
-    if (core.digests.get(digest) === call) core.digests.delete(digest)
+    dropDigest(core, { id: call, digest })
     core.calls.delete(call)
   }
   for (const thread of program.threads) core.threads.delete(thread)

@@ -40,11 +40,13 @@ const fitsSomewhere = (d: Deciding, call: Call): boolean => [...d.core.engines.v
 const failTooLong = (d: Deciding, call: Call, promptTokens: Tokens): void =>
   fail(d, call, 'context_too_long', `the prompt has ${promptTokens} tokens, more than any engine of ${call.model} can hold`)
 
+const isInLine = ({ stage: { kind } }: Readonly<Call>): boolean => kind === 'measured' || kind === 'ready'
+
 /** An engine that comes back may be smaller than it was: who waited for the larger one is told. */
 export function failWhatFitsNowhere(d: Deciding): void {
-  for (const call of [...d.core.calls.values()]) {
-    const { kind } = call.stage
-    if ((kind === 'measured' || kind === 'ready') && !fitsSomewhere(d, call)) failTooLong(d, call, call.promptTokens)
+  for (const { id } of [...d.core.calls.values()].filter((call) => isInLine(call) && !fitsSomewhere(d, call))) {
+    const call = d.core.calls.get(id)
+    if (call !== undefined && isInLine(call)) failTooLong(d, call, call.promptTokens)
   }
 }
 

@@ -5,6 +5,7 @@
  * is read in half the time. Map and Set come back as they were, each in its order. What the values mean is for others.
  */
 import { assert } from './assert.ts'
+import { compiled } from './compiled.ts'
 
 type Plain = string | number | boolean | null
 
@@ -140,7 +141,7 @@ function rowsOf(keys: readonly string[], columns: readonly unknown[][], count: n
   if (rows === undefined) {
     const list = keys.map((_, index) => `c${index}`)
     const fields = keys.map((key, index) => `${key}: c${index}[row]`)
-    rows = compiled(`
+    rows = compiled<Rows>(['columns', 'count'], `
       const [${list.join()}] = columns
       const rows = new Array(count)
       for (let row = 0; row < count; row += 1) rows[row] = { ${fields.join()} }
@@ -153,13 +154,3 @@ function rowsOf(keys: readonly string[], columns: readonly unknown[][], count: n
 
 const plainRows: (keys: readonly string[], columns: readonly unknown[][], count: number) => unknown[] = (keys, columns, count) =>
   Array.from({ length: count }, (_, row) => Object.fromEntries(keys.map((key, index) => [key, columns[index]?.[row]])))
-
-/** Null where the process was told to make no code from strings. */
-function compiled(body: string): Rows | null {
-  try {
-    return new Function('columns', 'count', body) as Rows
-  } catch (error) {
-    if (error instanceof EvalError) return null
-    throw error
-  }
-}

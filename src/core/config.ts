@@ -38,6 +38,8 @@ export interface CoreConfig {
   readonly kindsPerTenantMax: number
   /** Programs kept in memory; at it the longest closed are forgotten, and if none is, a new one is refused. */
   readonly programsMax: number
+  /** Of these, awake at once; beyond it those longest awake that are not at work rest: a third of the memory, and some microseconds to wake. */
+  readonly programsAwakeMax: number
   /** Programs of one tenant that are not over; at it a new one of it is refused (`tenant_full`). */
   readonly tenantProgramsMax: number
   /** Programs from a sub-agent's up to its root; a parent that would make it longer is refused (`parent_conflict`). */
@@ -125,6 +127,7 @@ export const CORE_DEFAULTS: CoreConfig = {
   toolClassesMax: 1_000,
   kindsPerTenantMax: 64,
   programsMax: 20_000,
+  programsAwakeMax: 512,
   tenantProgramsMax: 10_000,
   programDepthMax: 16,
   nodesPerProgramMax: 4_096,

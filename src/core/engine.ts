@@ -65,7 +65,8 @@ export function restart(d: Deciding, input: Restart): void {
   for (const engine of [...d.core.engines.values()]) {
     if (engine.stage === 'joined') lose(d, engine, 'the control plane started anew', (call) => detach(d, call))
   }
-  for (const call of [...d.core.calls.values()]) if (!isOver(call) && call.stage.kind !== 'detached') detach(d, call)
+  const lost = [...d.core.calls.values()].filter((call) => !isOver(call) && call.stage.kind !== 'detached')
+  for (const { id } of lost) detach(d, must(d.core.calls, id))
   const verified = new Set(input.images)
   for (const state of [...d.core.states.values()]) {
     if (state.host !== null && !verified.has(state.host.image)) discardHost(d, state, 'its image is missing or does not verify')

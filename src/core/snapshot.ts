@@ -2,16 +2,17 @@
  * Owns the whole state as text and back, so that recovery need not begin at the first fact. A snapshot is the state after
  * one fact: with the facts that follow it gives what the whole log gives. Texts are JSON, a part of one collection each, in
  * columns (`columns.ts`). Where texts are kept, and that they are whole, is the store's. A change of the state's shape is
- * a new version, and `SNAPSHOT_LIFTS` says what the older ones mean today.
+ * a new version, and `snapshot-lifts.ts` says what the older ones mean today.
  */
 import { emptyCore } from './apply.ts'
 import { assert } from './assert.ts'
 import { columnOf, valuesOf, type Column, type Texts } from './columns.ts'
 import type { CoreConfig } from './config.ts'
+import { SNAPSHOT_LIFTS, type OldState } from './snapshot-lifts.ts'
 import type { CoreState } from './state.ts'
 import type { Us } from './units.ts'
 
-export const SNAPSHOT_VERSION = 1
+export const SNAPSHOT_VERSION = 2
 
 export interface Snapshot {
   readonly version: number
@@ -21,11 +22,6 @@ export interface Snapshot {
   /** Each is needed once, in this order. */
   readonly texts: Iterable<string>
 }
-
-/** State of an older release, by field; a lift gives the next version's. */
-type OldState = { readonly [field: string]: unknown }
-/** The first makes version 1 into 2, and so on. */
-const SNAPSHOT_LIFTS: readonly ((old: OldState) => OldState)[] = []
 
 /** Entries of one collection in one text. */
 const ENTRIES_MAX = 2_000
@@ -69,14 +65,16 @@ export function takeSnapshot(core: Readonly<CoreState>): Snapshot {
 export function restoreSnapshot(config: CoreConfig, snapshot: Snapshot): CoreState {
   const { version } = snapshot
   assert(version >= 1 && version <= SNAPSHOT_VERSION, `a snapshot has version ${version}; this release knows up to ${SNAPSHOT_VERSION}`)
-  let fields: OldState = fieldsOf(snapshot.texts)
+  const empty = emptyCore(config)
+  let fields: OldState = fieldsOf(snapshot.texts, { ...empty })
   for (const lift of SNAPSHOT_LIFTS.slice(version - 1)) fields = lift(fields)
-  const core = { ...emptyCore(config), ...fields, config } as CoreState
+  const core = { ...empty, ...fields, config } as CoreState
   // The one number of the state that the configuration says.
   return { ...core, host: { ...core.host, totalBytes: config.hostBytesMax } }
 }
 
-function fieldsOf(parts: Iterable<string>): OldState {
+/** A collection that the empty state has is filled. */
+function fieldsOf(parts: Iterable<string>, empty: OldState): OldState {
   const fields: Record<string, unknown> = {}
   const told: string[] = []
   for (const part of parts) {
@@ -85,7 +83,7 @@ function fieldsOf(parts: Iterable<string>): OldState {
     const items = valuesOf(values, count, told)
     if (keys === null) fields[field] = items[0]
     else {
-      const map = (fields[field] ??= new Map()) as Map<unknown, unknown>
+      const map = (fields[field] ??= empty[field] ?? new Map()) as Map<unknown, unknown>
       for (const [index, key] of valuesOf(keys, count, told).entries()) map.set(key, items[index])
     }
   }

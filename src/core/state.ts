@@ -25,6 +25,7 @@ import type {
 import type { Turns } from './queue/turn-state.ts'
 import type { Bytes, Cells, Granules, Tokens, Us } from './units.ts'
 import type { Band, BandWeights, ReadyQueue } from './queue/bands.ts'
+import type { Digests } from './digests.ts'
 import type { CoreConfig } from './config.ts'
 import type { Effect } from './effect.ts'
 import type { Graph } from './graph/graph-state.ts'
@@ -73,8 +74,8 @@ export interface CoreState {
   readonly turns: Turns
   /** Calls neither committed nor ended. */
   openCalls: number
-  /** The last call of each digest of credential and body: how a retry is known. */
-  readonly digests: Map<string, CallId>
+  /** How a retry is known. */
+  readonly digests: Digests
   /** Timers set and not yet due, by name. */
   readonly timers: Map<string, Us>
   readonly learned: LearnedOfAll

@@ -8,6 +8,7 @@ import { bandOf } from './queue/bands.ts'
 import { giveUpLongestDetached } from './call.ts'
 import { isOver } from './call-read.ts'
 import { claimOf, lastOpenOf, threadOfNode, threadRefusal, type Claim } from './claim.ts'
+import { lastOfDigest } from './digests.ts'
 import { clearTimer, ignore, type Deciding } from './deciding.ts'
 import { cancelInterrupt, commitAll, isReplayable } from './effects.ts'
 import { fork } from './graph/fork.ts'
@@ -56,8 +57,7 @@ const refuse = (d: Deciding, input: Submit, code: string, why: string): void =>
 
 /** The call that this request tries again: the same credential and body while unanswered, by somebody we can name. */
 function retryOf(d: Deciding, input: Submit): Call | null {
-  const before = d.core.digests.get(input.digest)
-  const call = before === undefined ? undefined : d.core.calls.get(before)
+  const call = lastOfDigest(d.core, input.digest)
   // A digest is of the credential too; whoever hands in another's all the same is not answered with it.
   if (call === undefined || must(d.core.programs, call.program).tenant !== input.tenant) return null
   const { program } = input.claims

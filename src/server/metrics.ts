@@ -5,7 +5,9 @@
  */
 import { Counter, Gauge, Registry } from 'prom-client'
 import type { Fact } from '../core/fact.ts'
-import type { Call, CoreState, IdentitySource, State, Tier } from '../core/state.ts'
+import type { CallId } from '../core/ids.ts'
+import { standingAt } from '../core/queue/tenants.ts'
+import type { CoreState, IdentitySource, State, Tier } from '../core/state.ts'
 import { SECOND_US, type Us } from '../core/units.ts'
 import type { Gateway } from '../driver/gateway.ts'
 import { isErrorCode } from '../protocol/errors.ts'
@@ -164,12 +166,12 @@ export class DoorMetrics {
   #gauges(gateway: Gateway): void {
     const { core } = gateway
     this.#gauge('queue_calls', 'Ready calls, by model and level', ['model', 'level'], (gauge) => {
-      for (const call of readyCalls(core)) gauge.inc({ model: call.model, level: String(call.level) })
+      for (const { model, level, calls } of linesOf(core)) gauge.set({ model, level: String(level) }, calls)
     })
-    this.#gauge('queue_longest_wait_seconds', 'Longest wait of a ready call', ['model', 'level'], (gauge) => {
-      for (const [key, sinceUs] of earliestReady(core)) {
-        const [model = '', level = ''] = key.split('\n')
-        gauge.set({ model, level }, (gateway.nowUs() - sinceUs) / SECOND_US)
+    this.#gauge('queue_longest_wait_seconds', 'How long the ready call that arrived first has waited', ['model', 'level'], (gauge) => {
+      for (const { model, level, first } of linesOf(core)) {
+        const stage = core.calls.get(first)?.stage
+        if (stage?.kind === 'ready') gauge.set({ model, level: String(level) }, (gateway.nowUs() - stage.sinceUs) / SECOND_US)
       }
     })
     this.#gauge('kv_suspended_bytes', 'KV of States that nobody runs, by tier', ['tier'], (gauge) => {
@@ -195,8 +197,10 @@ export class DoorMetrics {
     })
     this.#engineGauges(gateway)
     this.#tenantService(core)
-    this.#gauge('programs', 'Programs in memory, by stage', ['stage'], (gauge) => {
-      for (const program of core.programs.values()) gauge.inc({ stage: program.stage.kind })
+    this.#gauge('programs', 'Programs in memory, by stage: open, ended (a call may go on), over', ['stage'], (gauge) => {
+      gauge.set({ stage: 'open' }, core.programs.size - core.over.size - core.provisional.size)
+      gauge.set({ stage: 'ended' }, core.provisional.size)
+      gauge.set({ stage: 'over' }, core.over.size)
     })
   }
 
@@ -265,18 +269,29 @@ export class DoorMetrics {
   }
 }
 
-function readyCalls(core: Core): readonly Call[] {
-  const shares = [...core.queues.values()].flatMap(({ bands }) => bands.flatMap(({ tenants }) => [...tenants.shares.values()]))
-  return shares.flatMap(({ calls }) => calls.entries.flatMap(({ id }) => core.calls.get(id) ?? []))
+interface Line { readonly model: string; readonly level: number; calls: number; first: CallId; firstSeq: number }
+
+/** The ready calls of each model and level, counted in their queues: no call is looked at. */
+function linesOf(core: Core): Iterable<Line> {
+  const lines = new Map<string, Line>()
+  for (const [model, { bands }] of core.queues) {
+    for (const { calls } of bands.flatMap(({ tenants }) => [...tenants.shares.values()])) {
+      for (const [place, id] of calls.ids.entries()) {
+        const { level, seq } = standingAt(calls, place)
+        const line = lines.get(`${model}\n${level}`)
+        if (line === undefined) lines.set(`${model}\n${level}`, { model, level, calls: 1, first: id, firstSeq: seq })
+        else count(line, id, seq)
+      }
+    }
+  }
+  return lines.values()
 }
 
-function earliestReady(core: Core): ReadonlyMap<string, Us> {
-  const earliest = new Map<string, Us>()
-  for (const { stage, model, level } of readyCalls(core)) {
-    const key = `${model}\n${level}`
-    if (stage.kind === 'ready') earliest.set(key, Math.min(stage.sinceUs, earliest.get(key) ?? Infinity))
-  }
-  return earliest
+function count(line: Line, id: CallId, seq: number): void {
+  line.calls += 1
+  if (seq > line.firstSeq) return
+  line.first = id
+  line.firstSeq = seq
 }
 
 function suspended(core: Core, tier: Tier): readonly State[] {

@@ -3,9 +3,10 @@
  * caller's tenant: another's program is as absent as one that never was.
  */
 import type { FastifyReply, FastifyRequest } from 'fastify'
+import { must } from '../core/assert.ts'
 import type { Logged } from '../core/fact.ts'
-import { programId } from '../core/ids.ts'
-import type { Program } from '../core/state.ts'
+import { programId, type ProgramId, type TenantId } from '../core/ids.ts'
+import type { CoreState, Program } from '../core/state.ts'
 import type { ProgramReply } from '../driver/gateway.ts'
 import type { Page } from '../protocol/admin.ts'
 import { problem, problemOf } from '../protocol/errors.ts'
@@ -39,6 +40,19 @@ export const declareProgram = (door: Door): Handler => async (request, reply, cr
   return shown(door, reply.code(201), credential, answer)
 }
 
+/** Programs are kept in the order of their arrival, so that a page is found without a look at the others. */
+function pageOf(core: Readonly<CoreState>, tenant: TenantId, after: number, limit: number): { page: Program[]; isLast: boolean } {
+  const own = [...core.programs.keys()].filter((id) => id.startsWith(programId(tenant, '')))
+  let [low, high] = [0, own.length]
+  while (low < high) {
+    const middle = (low + high) >>> 1
+    if (must(core.programs, own[middle] as ProgramId).seq < after) low = middle + 1
+    else high = middle
+  }
+  const from = Math.max(0, low - limit)
+  return { page: own.slice(from, low).reverse().map((id) => must(core.programs, id)), isLast: from === 0 }
+}
+
 /** Newest first. */
 export const listPrograms = (door: Door): Handler => (request, reply, credential) => {
   const { core } = door.gateway
@@ -46,16 +60,13 @@ export const listPrograms = (door: Door): Handler => (request, reply, credential
   const after = numberOf(request, 'after', Number.MAX_SAFE_INTEGER, Number.MAX_SAFE_INTEGER)
   if (limit === null) return refuseQuery(reply, 'limit', `is an integer from 1 to ${PAGE_MAX}`)
   if (after === null) return refuseQuery(reply, 'after', 'is the "next" of a page')
-  const own = [...core.programs.values()]
-    .filter((program) => program.tenant === credential.tenant && program.seq < after)
-    .sort((a, b) => b.seq - a.seq)
-  const page = own.slice(0, limit)
+  const { page, isLast } = pageOf(core, credential.tenant, after, limit)
   const last: Program | undefined = page.at(-1)
   const nowUs = door.gateway.nowUs()
   const answer: Page<ProgramView> = {
     object: 'list',
     data: page.map((program) => viewProgram(core, program, nowUs)),
-    next: last === undefined || own.length === page.length ? null : String(last.seq),
+    next: last === undefined || isLast ? null : String(last.seq),
   }
   return reply.send(answer)
 }

@@ -4,6 +4,7 @@ import { test } from 'node:test'
 import { InvariantError } from '../../src/core/assert.ts'
 import type { Fact, Logged } from '../../src/core/fact.ts'
 import { engineId, moveId, programId, sessionId, stateId, tenantId, type CallId } from '../../src/core/ids.ts'
+import { digestNumber } from '../../src/core/digests.ts'
 import { checkInvariants } from '../../src/core/invariants.ts'
 import { checkHistory, noHistory } from '../../src/core/invariants/history.ts'
 import { nothingSeen } from '../../src/core/invariants/law.ts'
@@ -48,7 +49,7 @@ const DAMAGES: readonly [number, string, (core: CoreState) => void][] = [
   [2, 'a ready call is in no queue', (core) => core.queues.clear()],
   [2, 'a call stands twice in its queue', (core) => {
     const { calls } = pick(pick(core.queues.values(), () => true).bands[1]?.tenants.shares.values() ?? [], () => true)
-    calls.entries.push(calls.entries[0] as typeof calls.entries[0] & {})
+    calls.ids.push(calls.ids[0] as CallId)
   }],
   [2, 'a running call was not measured', (core) => { call(core, 'running').measured = false }],
   [2, 'a parent of a running call is open', (core) => { Object.assign(call(core, 'running'), { parents: [call(core, 'arrived').id] }) }],
@@ -99,7 +100,7 @@ const DAMAGES: readonly [number, string, (core: CoreState) => void][] = [
   [7, 'a retry would come under another effect key', (core) => { Object.assign(wait(core), { effectKey: 'other' }) }],
   [8, 'a call runs in a thread of another program', (core) => { Object.assign(pick(core.threads.values(), ({ id }) => id === call(core, 'running').thread), { program: program(core, 'in-line').id }) }],
   [8, 'a State is owned by another tenant\'s program', (core) => { Object.assign(active(core), { tenant: tenantId('u') }) }],
-  [8, 'a retry under one key would find another tenant\'s call', (core) => { core.digests.set('u/d1', call(core, 'running').id) }],
+  [8, 'a retry under one key would find another tenant\'s call', (core) => { core.digests.set(digestNumber('u/d1'), call(core, 'running').id) }],
   [8, 'a program is in a session of another tenant', (core) => {
     core.sessions.set(sessionId(tenantId('u'), 's'), { id: sessionId(tenantId('u'), 's'), tenant: tenantId('u'), program: program(core, 'runs').id, states: [] })
   }],
@@ -126,7 +127,7 @@ const DAMAGES: readonly [number, string, (core: CoreState) => void][] = [
   [14, 'a timer is left of what is gone', (core) => { core.timers.set('reconsider:gone', 1) }],
   [14, 'a wait has no end', (core) => { core.timers.delete(`expire:${wait(core).id}`) }],
   [14, 'an interrupt outlives its call', (core) => { core.interrupts.set('c99.wait' as never, { ...wait(core), id: 'c99.wait' as never, call: 'c99' as never }) }],
-  [14, 'the digest of a forgotten call is kept', (core) => { core.digests.set('t/gone', 'c99' as never) }],
+  [14, 'the digest of a forgotten call is kept', (core) => { core.digests.set(digestNumber('t/gone'), 'c99' as never) }],
   [15, 'the reign goes back', (core) => { core.reign -= 1 }],
 ]
 

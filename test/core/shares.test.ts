@@ -48,11 +48,11 @@ class Backlog {
   }
 
   start(expectedUs: number, errorUs: number): void {
-    const id = this.tenants.waiting.entries[0]?.id ?? tenantId('')
+    const id = this.tenants.waiting.ids[0] ?? tenantId('')
     const tenant = Number(id.slice(1))
     if (this.running.filter((one) => one.tenant === tenant).length >= RUNNING_MAX) return
     liftFloor(this.tenants)
-    leave(this.tenants, id, this.tenants.shares.get(id)?.calls.entries[0]?.id as CallId)
+    leave(this.tenants, id, this.tenants.shares.get(id)?.calls.ids[0] as CallId)
     this.arrive(tenant)
     this.charge(tenant, expectedUs)
     this.running.push({ tenant, expectedUs, errorUs })

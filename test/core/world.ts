@@ -325,7 +325,7 @@ export class World {
   }
 
   #measureNext(of: CallId): void {
-    const thread = this.core.threads.get(this.core.calls.get(of)?.thread as never)
+    const thread = this.core.threads.get(this.core.calls.get(of)?.thread ?? '' as never)
     const call = thread?.active == null ? undefined : this.core.calls.get(thread.active)
     if (call?.stage.kind !== 'arrived') return
     const state = thread?.state == null ? undefined : this.core.states.get(thread.state)

@@ -4,6 +4,7 @@
  */
 import { must } from '../assert.ts'
 import type { Fact } from '../fact.ts'
+import { freshThread } from '../fresh.ts'
 import { openChildrenOf } from './graph-read.ts'
 import type { DeclaredNode, Edge, Graph, GraphNode, NodeStage } from './graph-state.ts'
 import type { CallId, NodeId, ProgramId } from '../ids.ts'
@@ -189,10 +190,7 @@ const longest = (children: readonly GraphNode[]): Us =>
 function fork(core: CoreState, fact: Of<'thread.forked'>, atUs: Us): void {
   const program = must(core.programs, fact.program)
   program.threads = [...program.threads, fact.thread]
-  core.threads.set(fact.thread, {
-    id: fact.thread, program: fact.program, forkedFrom: fact.from, cancelled: false, active: null, waiting: [], last: null,
-    interrupt: null, state: fact.state,
-  })
+  core.threads.set(fact.thread, freshThread({ id: fact.thread, program: fact.program, forkedFrom: fact.from, active: null, state: fact.state }))
   const source = fact.state === null ? null : must(core.threads, fact.from).state
   if (fact.state === null || source === null) return
   const from = must(core.states, source)

@@ -5,6 +5,7 @@
 import { must } from '../assert.ts'
 import type { CallId, TenantId } from '../ids.ts'
 import type { CoreState, Owner } from '../state.ts'
+import { digestNumber, lastOfDigest, listOf } from '../digests.ts'
 import { law } from './law.ts'
 
 export function checkIdentity(core: Readonly<CoreState>): void {
@@ -23,7 +24,13 @@ export function checkIdentity(core: Readonly<CoreState>): void {
     law(8, owner === null || owner === state.tenant, () => `${state.id} is of ${state.tenant} and owned by ${owner ?? ''}`)
     for (const { segment } of state.spans) law(8, core.segments.get(segment)?.tenant === state.tenant, () => `${state.id} reads ${segment}, which is another tenant's`)
   }
-  for (const [key, call] of core.digests) law(8, core.calls.get(call)?.digest === key, () => `a retry under ${key} would find ${call}, which is another`)
+  for (const [key, kept] of core.digests) {
+    const calls = listOf(kept)
+    for (const id of calls) {
+      const call = core.calls.get(id)
+      law(8, call !== undefined && digestNumber(call.digest) === key && lastOfDigest(core, call.digest)?.id === id, () => `a retry under ${key} would find ${id}, which is another`)
+    }
+  }
   for (const [key, { call }] of core.toolCalls) law(8, isOf(core, key, call), () => `${key} is a tool call of ${call}, which is another tenant's`)
 }
 

@@ -3,8 +3,8 @@
  * resuming or pausing on an engine; who is on host; which programs are over. A heap is a heap, and its floor and root are
  * what shares are lifted to.
  */
-import { byKey, byVirtual } from '../queue/tenants.ts'
-import type { Compare, Heap } from '../queue/heap.ts'
+import { isBetter, keyAt, type Heap, type Key } from '../queue/heap.ts'
+import { keyOfCall, keyOfShare } from '../queue/tenants.ts'
 import type { Call, CoreState, Engine } from '../state.ts'
 import { law } from './law.ts'
 
@@ -33,20 +33,20 @@ function checkQueue(core: Readonly<CoreState>, model: string, queue: Queue): voi
   let size = 0
   for (const { band, size: inBand, tenants } of queue.bands) {
     let found = 0
-    for (const { tenant, calls, virtual, seq } of tenants.shares.values()) {
-      checkHeap(calls, byKey, `${model} ${band} ${tenant}`)
-      found += calls.entries.length
-      const waits = calls.entries.length > 0
-      law(2, tenants.waiting.places.has(tenant) === waits, () => `${tenant} has ${calls.entries.length} calls in ${model} ${band} and does ${waits ? 'not ' : ''}wait`)
-      const entry = tenants.waiting.entries[tenants.waiting.places.get(tenant) ?? -1]
-      law(2, entry === undefined || (entry.virtual === virtual && entry.seq === seq), () => `${tenant} waits in ${model} ${band} with an older virtual time`)
-      for (const { id, level, tie, seq: arrival } of calls.entries) {
+    for (const share of tenants.shares.values()) {
+      const { tenant, calls } = share
+      checkHeap(calls, `${model} ${band} ${tenant}`)
+      found += calls.ids.length
+      const waits = calls.ids.length > 0
+      law(2, tenants.waiting.places.has(tenant) === waits, () => `${tenant} has ${calls.ids.length} calls in ${model} ${band} and does ${waits ? 'not ' : ''}wait`)
+      law(2, !waits || isKeyOf(tenants.waiting, tenant, keyOfShare(share)), () => `${tenant} waits in ${model} ${band} with an older virtual time`)
+      for (const id of calls.ids) {
         const call = core.calls.get(id)
-        law(2, call !== undefined && isOf(call, model, band, tenant) && call.level === level && call.tie === tie && call.seq === arrival,
+        law(2, call !== undefined && isOf(call, model, band, tenant) && isKeyOf(calls, id, keyOfCall(call)),
           () => `${id} stands in ${model} ${band} ${tenant} with a key that is not its own`)
       }
     }
-    checkHeap(tenants.waiting, byVirtual, `${model} ${band}`)
+    checkHeap(tenants.waiting, `${model} ${band}`)
     law(2, found === inBand, () => `${model} ${band} counts ${inBand} calls and has ${found}`)
     size += found
   }
@@ -56,12 +56,15 @@ function checkQueue(core: Readonly<CoreState>, model: string, queue: Queue): voi
 const isOf = (call: Call, model: string, band: string, tenant: string): boolean =>
   call.model === model && call.band === band && call.payer === tenant
 
-function checkHeap<T extends { readonly id: string }>(heap: Heap<T>, compare: Compare<T>, what: string): void {
-  law(2, heap.places.size === heap.entries.length, () => `the heap of ${what} has ${heap.entries.length} entries and ${heap.places.size} places`)
-  for (const [place, entry] of heap.entries.entries()) {
-    const parent = heap.entries[(place - 1) >> 1]
-    law(2, heap.places.get(entry.id) === place, () => `${entry.id} is not where the heap of ${what} says`)
-    law(2, place === 0 || (parent !== undefined && compare(parent, entry) < 0), () => `${entry.id} lies below a worse one in the heap of ${what}`)
+const isKeyOf = <Id extends string>(heap: Heap<Id>, id: Id, key: Key): boolean =>
+  keyAt(heap, heap.places.get(id) ?? -1)?.every((number, at) => number === key[at]) === true
+
+function checkHeap(heap: Heap<string>, what: string): void {
+  law(2, heap.places.size === heap.ids.length && heap.numbers.length === heap.ids.length * heap.width,
+    () => `the heap of ${what} has ${heap.ids.length} ids, ${heap.numbers.length} numbers and ${heap.places.size} places`)
+  for (const [place, id] of heap.ids.entries()) {
+    law(2, heap.places.get(id) === place, () => `${id} is not where the heap of ${what} says`)
+    law(2, place === 0 || isBetter(heap, (place - 1) >> 1, place), () => `${id} lies below a worse one in the heap of ${what}`)
   }
 }
 

@@ -2,6 +2,7 @@
  * Owns the law of limits (14): what is kept is bounded by a named limit, or by something that is; nothing is kept of what
  * is gone; and whoever waits has a timer that ends the wait, and no timer outlives what it waits for.
  */
+import { listOf } from '../digests.ts'
 import { areParentsCommitted } from '../graph/graph-read.ts'
 import type { CallId, InterruptId, ProgramId, StateId } from '../ids.ts'
 import type { CoreState } from '../state.ts'
@@ -49,7 +50,7 @@ function checkKept(core: Readonly<CoreState>): void {
     threads += program.threads.length
   }
   law(14, calls === core.calls.size && threads === core.threads.size, () => `${core.calls.size} calls and ${core.threads.size} threads are kept, programs know ${calls} and ${threads}`)
-  for (const id of core.digests.values()) law(14, core.calls.has(id), () => `a digest of ${id} is kept, which is forgotten`)
+  for (const id of [...core.digests.values()].flatMap(listOf)) law(14, core.calls.has(id), () => `a digest of ${id} is kept, which is forgotten`)
   for (const link of core.toolCalls.values()) law(14, core.calls.has(link.call), () => `a tool call of ${link.call} is kept, which is forgotten`)
   for (const interrupt of core.interrupts.values()) law(14, core.calls.has(interrupt.call), () => `${interrupt.id} is kept, its call is forgotten`)
   for (const { id, learned } of core.tenants.values()) {

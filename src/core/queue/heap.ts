@@ -1,56 +1,63 @@
 /**
- * Owns an indexed binary heap as plain data: entries that carry their own key, and the place of each by id. Best first by
- * a total order that the caller gives, always the same for one heap. `push`, `remove` and `replace` read O(log n)
- * entries; the best k are read in O(k log k), and nothing is popped for it.
+ * Owns an indexed binary heap as plain data: ids, the numbers each is ordered by, and the place of each. Best first, the
+ * smallest by the first number in which two differ; no two have the same. Numbers stand side by side in one list, `width`
+ * an id, since a record for each would be most of what a waiting call takes in its queue. `push`, `remove` and `replace`
+ * look at O(log n) ids; the best k are read in O(k log k), and nothing is popped for it.
  */
-interface Entry { readonly id: string }
-
-export interface Heap<T extends Entry> {
-  readonly entries: T[]
-  readonly places: Map<T['id'], number>
+export interface Heap<Id extends string> {
+  readonly width: number
+  readonly ids: Id[]
+  readonly numbers: number[]
+  readonly places: Map<Id, number>
 }
 
-/** Negative: `a` before `b`; never 0 for two entries of one heap. */
-export type Compare<T> = (a: T, b: T) => number
+/** The numbers of an id; never equal to another's in one heap. */
+export type Key = readonly number[]
 
-export const emptyHeap = <T extends Entry>(): Heap<T> => ({ entries: [], places: new Map() })
+export const emptyHeap = <Id extends string>(width: number): Heap<Id> => ({ width, ids: [], numbers: [], places: new Map() })
 
-export function push<T extends Entry>(heap: Heap<T>, entry: T, compare: Compare<T>): void {
-  heap.entries.push(entry)
-  rise(heap, entry, heap.entries.length - 1, compare)
+/** Undefined where nothing has that place; the best has 0. */
+export function keyAt(heap: Readonly<Heap<string>>, place: number): Key | undefined {
+  return heap.ids[place] === undefined ? undefined : heap.numbers.slice(place * heap.width, (place + 1) * heap.width)
+}
+
+export function push<Id extends string>(heap: Heap<Id>, id: Id, key: Key): void {
+  heap.ids.push(id)
+  rise(heap, id, key, heap.ids.length - 1)
 }
 
 /** False where it was not there. */
-export function remove<T extends Entry>(heap: Heap<T>, id: T['id'], compare: Compare<T>): boolean {
+export function remove<Id extends string>(heap: Heap<Id>, id: Id): boolean {
   const place = heap.places.get(id)
   if (place === undefined) return false
   heap.places.delete(id)
-  const last = heap.entries.pop()
-  if (last !== undefined && last.id !== id) settle(heap, last, place, compare)
+  const key = keyAt(heap, heap.ids.length - 1)
+  const last = heap.ids.pop()
+  heap.numbers.length = heap.ids.length * heap.width
+  if (last !== undefined && key !== undefined && last !== id) settle(heap, last, key, place)
   return true
 }
 
-/** The entry of the same id, which is there, gets another key. */
-export function replace<T extends Entry>(heap: Heap<T>, entry: T, compare: Compare<T>): void {
-  const place = heap.places.get(entry.id)
-  if (place !== undefined) settle(heap, entry, place, compare)
+/** An id that is there gets another key. */
+export function replace<Id extends string>(heap: Heap<Id>, id: Id, key: Key): void {
+  const place = heap.places.get(id)
+  if (place !== undefined) settle(heap, id, key, place)
 }
 
-/** All entries, best first, lazily; the heap must not change meanwhile. */
-export function* bestFirst<T extends Entry>(heap: Heap<T>, compare: Compare<T>): Generator<T, void> {
-  const { entries } = heap
-  if (entries[0] === undefined) return
-  yield entries[0]
+/** All ids, best first, lazily; the heap must not change meanwhile. */
+export function* bestFirst<Id extends string>(heap: Heap<Id>): Generator<Id, void> {
+  const { ids } = heap
+  if (ids[0] === undefined) return
+  yield ids[0]
   // Places whose parents were given, the best last: the next best is always among them, and they are few.
   const frontier: number[] = []
   const open = (place: number): void => {
-    const entry = entries[place]
-    if (entry === undefined) return
+    if (place >= ids.length) return
     let low = 0
     let high = frontier.length
     while (low < high) {
       const middle = (low + high) >>> 1
-      if (compare(entry, entries[frontier[middle] as number] as T) < 0) low = middle + 1
+      if (isBetter(heap, place, frontier[middle] as number)) low = middle + 1
       else high = middle
     }
     frontier.splice(low, 0, place)
@@ -58,61 +65,80 @@ export function* bestFirst<T extends Entry>(heap: Heap<T>, compare: Compare<T>):
   open(1)
   open(2)
   for (let place = frontier.pop(); place !== undefined; place = frontier.pop()) {
-    yield entries[place] as T
+    yield ids[place] as Id
     open(2 * place + 1)
     open(2 * place + 2)
   }
 }
 
-/** How many entries are better than that of `id`; `most` where so many are, or it is not there. */
-export function placeAmongBest<T extends Entry>(heap: Heap<T>, id: T['id'], compare: Compare<T>, most: number): number {
+/** How many are better than `id`; `most` where so many are, or it is not there. */
+export function placeAmongBest<Id extends string>(heap: Heap<Id>, id: Id, most: number): number {
   let better = 0
-  for (const entry of bestFirst(heap, compare)) {
-    if (entry.id === id || better === most) return better
+  for (const other of bestFirst(heap)) {
+    if (other === id || better === most) return better
     better += 1
   }
   return most
 }
 
-/** Puts an entry into a place whose own has gone. */
-function settle<T extends Entry>(heap: Heap<T>, entry: T, place: number, compare: Compare<T>): void {
-  const parent = heap.entries[(place - 1) >> 1]
-  if (place > 0 && parent !== undefined && compare(entry, parent) < 0) rise(heap, entry, place, compare)
-  else sink(heap, entry, place, compare)
+/** Whether what has one place is better than what has another. */
+export function isBetter({ numbers, width }: Heap<string>, place: number, than: number): boolean {
+  for (let at = 0; at < width; at += 1) {
+    const difference = (numbers[place * width + at] as number) - (numbers[than * width + at] as number)
+    if (difference !== 0) return difference < 0
+  }
+  return false
 }
 
-function rise<T extends Entry>(heap: Heap<T>, entry: T, from: number, compare: Compare<T>): void {
+/** Negative: the id at this place is better than one with such a key. */
+function compare({ numbers, width }: Heap<string>, place: number, key: Key): number {
+  for (let at = 0; at < width; at += 1) {
+    const difference = (numbers[place * width + at] as number) - (key[at] as number)
+    if (difference !== 0) return difference
+  }
+  return 0
+}
+
+/** Puts an id into a place whose own has gone. */
+function settle<Id extends string>(heap: Heap<Id>, id: Id, key: Key, place: number): void {
+  if (place > 0 && compare(heap, (place - 1) >> 1, key) > 0) rise(heap, id, key, place)
+  else sink(heap, id, key, place)
+}
+
+function rise<Id extends string>(heap: Heap<Id>, id: Id, key: Key, from: number): void {
   let place = from
   while (place > 0) {
     const above = (place - 1) >> 1
-    const parent = heap.entries[above]
-    if (parent === undefined || compare(parent, entry) < 0) break
-    put(heap, parent, place)
+    if (compare(heap, above, key) < 0) break
+    move(heap, above, place)
     place = above
   }
-  put(heap, entry, place)
+  put(heap, id, key, place)
 }
 
-function sink<T extends Entry>(heap: Heap<T>, entry: T, from: number, compare: Compare<T>): void {
+function sink<Id extends string>(heap: Heap<Id>, id: Id, key: Key, from: number): void {
+  const count = heap.ids.length
   let place = from
   for (;;) {
-    const left = 2 * place + 1
-    let child = heap.entries[left]
-    if (child === undefined) break
-    const right = heap.entries[left + 1]
-    let below = left
-    if (right !== undefined && compare(right, child) < 0) {
-      child = right
-      below = left + 1
-    }
-    if (compare(entry, child) < 0) break
-    put(heap, child, place)
+    let below = 2 * place + 1
+    if (below >= count) break
+    if (below + 1 < count && isBetter(heap, below + 1, below)) below += 1
+    if (compare(heap, below, key) > 0) break
+    move(heap, below, place)
     place = below
   }
-  put(heap, entry, place)
+  put(heap, id, key, place)
 }
 
-function put<T extends Entry>(heap: Heap<T>, entry: T, place: number): void {
-  heap.entries[place] = entry
-  heap.places.set(entry.id, place)
+function move<Id extends string>(heap: Heap<Id>, from: number, to: number): void {
+  const id = heap.ids[from] as Id
+  heap.ids[to] = id
+  for (let at = 0; at < heap.width; at += 1) heap.numbers[to * heap.width + at] = heap.numbers[from * heap.width + at] as number
+  heap.places.set(id, to)
+}
+
+function put<Id extends string>(heap: Heap<Id>, id: Id, key: Key, place: number): void {
+  heap.ids[place] = id
+  for (let at = 0; at < heap.width; at += 1) heap.numbers[place * heap.width + at] = key[at] as number
+  heap.places.set(id, place)
 }

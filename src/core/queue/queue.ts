@@ -8,12 +8,12 @@ import { must } from '../assert.ts'
 import { bestFirst, placeAmongBest } from './heap.ts'
 import type { CallId } from '../ids.ts'
 import type { Call, CoreState } from '../state.ts'
-import { byKey, byVirtual, chargeTenant, join, leave, liftFloor, weighted, type Virtual } from './tenants.ts'
+import { byStanding, chargeTenant, join, leave, liftFloor, smallestOf, weighted, type Virtual } from './tenants.ts'
 import type { Us } from '../units.ts'
 
 /** Negative: `a` before `b`. */
 export function compareCalls(a: Readonly<Call>, b: Readonly<Call>): number {
-  return bandRank(a.band) - bandRank(b.band) || byKey(a, b)
+  return bandRank(a.band) - bandRank(b.band) || byStanding(a, b)
 }
 
 /** Negative: `a` is served before `b`, as shares stand now. */
@@ -24,9 +24,7 @@ export function compareTurns(core: Readonly<CoreState>, a: Readonly<Call>, b: Re
 /** The ready calls of a model, the next to be served first, lazily: valid until something is applied. */
 export function* candidates(queue: ReadyQueue): Generator<CallId, void> {
   for (const { tenants } of bandsInOrder(queue)) {
-    for (const { id: tenant } of bestFirst(tenants.waiting, byVirtual)) {
-      for (const { id } of bestFirst(must(tenants.shares, tenant).calls, byKey)) yield id
-    }
+    for (const tenant of bestFirst(tenants.waiting)) yield* bestFirst(must(tenants.shares, tenant).calls)
   }
 }
 
@@ -40,10 +38,10 @@ export function isInWindow(core: Readonly<CoreState>, call: Readonly<Call>): boo
       if ((before += size) >= count) return false
       continue
     }
-    for (const { id } of bestFirst(tenants.waiting, byVirtual)) {
+    for (const id of bestFirst(tenants.waiting)) {
       const { calls } = must(tenants.shares, id)
-      if (id === call.payer) return before + placeAmongBest(calls, call.id, byKey, count - before) < count
-      if ((before += calls.entries.length) >= count) return false
+      if (id === call.payer) return before + placeAmongBest(calls, call.id, count - before) < count
+      if ((before += calls.ids.length) >= count) return false
     }
   }
   return false
@@ -71,8 +69,8 @@ export function isFarAhead(core: Readonly<CoreState>, { model, band, payer }: Re
   if (queue === undefined || queue.size === 0) return false
   const ours = shareOf(queue, band)
   if (queue.bands.some((other) => other.size > 0 && ours.virtual - other.virtual > gapBefore(core, band, other.band))) return true
-  const [next] = ours.tenants.waiting.entries
-  return next !== undefined && (ours.tenants.shares.get(payer)?.virtual ?? 0) - next.virtual > gapBefore(core, band, band)
+  const next = smallestOf(ours.tenants)
+  return next !== undefined && (ours.tenants.shares.get(payer)?.virtual ?? 0) - next > gapBefore(core, band, band)
 }
 
 // ---------------------------------------------------------------- for `apply` only

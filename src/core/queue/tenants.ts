@@ -14,7 +14,7 @@
  * held included, and R the calls a tenant has running at once. (A start comes from the smallest virtual time and adds at
  * most E / w; until a tenant is the smallest again, its running calls add or give back at most R * X / w.)
  */
-import { emptyHeap, push, remove, replace, type Compare, type Heap } from './heap.ts'
+import { emptyHeap, keyAt, push, remove, replace, type Heap, type Key } from './heap.ts'
 import type { CallId, TenantId } from '../ids.ts'
 import type { Us } from '../units.ts'
 
@@ -24,56 +24,62 @@ const VIRTUAL_PER_US = 1_000
 
 export const weighted = (chargeUs: Us, weight: number): Virtual => Math.round((chargeUs * VIRTUAL_PER_US) / weight)
 
-/** The key of a ready call; fixed while it is in the queue. */
-interface CallEntry { readonly id: CallId; readonly level: number; readonly tie: number; readonly seq: number }
+/** Where a ready call stands; fixed while it is in the queue. */
+interface Standing { readonly level: number; readonly tie: number; readonly seq: number }
 
 interface TenantShare {
   readonly tenant: TenantId
   /** Order of first arrival among the tenants of its band: ends their order. */
   readonly seq: number
   virtual: Virtual
-  readonly calls: Heap<CallEntry>
+  /** By `keyOfCall`. */
+  readonly calls: Heap<CallId>
 }
-
-interface TenantEntry { readonly id: TenantId; readonly virtual: Virtual; readonly seq: number }
 
 export interface TenantShares {
   floor: Virtual
   /** All that were ever here: what one owes is not forgotten while it is away. */
   readonly shares: Map<TenantId, TenantShare>
-  /** Those with ready calls. */
-  readonly waiting: Heap<TenantEntry>
+  /** Those with ready calls, by `keyOfShare`. */
+  readonly waiting: Heap<TenantId>
 }
 
-export const noTenants = (): TenantShares => ({ floor: 0, shares: new Map(), waiting: emptyHeap() })
+export const noTenants = (): TenantShares => ({ floor: 0, shares: new Map(), waiting: emptyHeap(2) })
 
-export const byVirtual: Compare<TenantEntry> = (a, b) => a.virtual - b.virtual || a.seq - b.seq
-export const byKey: Compare<CallEntry> = (a, b) => a.level - b.level || a.tie - b.tie || a.seq - b.seq
+export const keyOfShare = ({ virtual, seq }: TenantShare): Key => [virtual, seq]
+export const keyOfCall = ({ level, tie, seq }: Standing): Key => [level, tie, seq]
+export function standingAt(calls: Readonly<Heap<CallId>>, place: number): Standing {
+  const [level = 0, tie = 0, seq = 0] = keyAt(calls, place) ?? []
+  return { level, tie, seq }
+}
+/** Negative: `a` before `b`. */
+export const byStanding = (a: Standing, b: Standing): number => a.level - b.level || a.tie - b.tie || a.seq - b.seq
 
-const entryOf = ({ tenant, virtual, seq }: TenantShare): TenantEntry => ({ id: tenant, virtual, seq })
+/** The smallest virtual time of those that wait. */
+export const smallestOf = ({ waiting }: TenantShares): Virtual | undefined => keyAt(waiting, 0)?.[0]
 
 /** For `apply` only, like all below. */
-export function join(tenants: TenantShares, tenant: TenantId, call: CallEntry): void {
+export function join(tenants: TenantShares, tenant: TenantId, call: Standing & { readonly id: CallId }): void {
   let share = tenants.shares.get(tenant)
   if (share === undefined) {
-    share = { tenant, seq: tenants.shares.size, virtual: tenants.floor, calls: emptyHeap() }
+    share = { tenant, seq: tenants.shares.size, virtual: tenants.floor, calls: emptyHeap(3) }
     tenants.shares.set(tenant, share)
   }
-  push(share.calls, call, byKey)
-  if (share.calls.entries.length > 1) return
+  push(share.calls, call.id, keyOfCall(call))
+  if (share.calls.ids.length > 1) return
   share.virtual = Math.max(share.virtual, tenants.floor)
-  push(tenants.waiting, entryOf(share), byVirtual)
+  push(tenants.waiting, tenant, keyOfShare(share))
 }
 
 export function leave(tenants: TenantShares, tenant: TenantId, call: CallId): void {
   const share = tenants.shares.get(tenant)
-  if (share === undefined || !remove(share.calls, call, byKey)) return
-  if (share.calls.entries.length === 0) remove(tenants.waiting, tenant, byVirtual)
+  if (share === undefined || !remove(share.calls, call)) return
+  if (share.calls.ids.length === 0) remove(tenants.waiting, tenant)
 }
 
 /** A call of this band is about to start: whoever comes from now on is lifted to the smallest that waits. */
 export function liftFloor(tenants: TenantShares): void {
-  tenants.floor = Math.max(tenants.floor, tenants.waiting.entries[0]?.virtual ?? 0)
+  tenants.floor = Math.max(tenants.floor, smallestOf(tenants) ?? 0)
 }
 
 /** A negative charge gives back what was paid ahead and not used. */
@@ -81,5 +87,5 @@ export function chargeTenant(tenants: TenantShares, tenant: TenantId, chargeUs: 
   const share = tenants.shares.get(tenant)
   if (share === undefined) return
   share.virtual += weighted(chargeUs, weight)
-  replace(tenants.waiting, entryOf(share), byVirtual)
+  replace(tenants.waiting, tenant, keyOfShare(share))
 }
