@@ -169,7 +169,8 @@ test('what a sub-agent does between the end of its program and its reopening doe
     at.measure(call)
     at.end(call)
   }
-  assert.ok(root.stage.kind === 'ended' && root.standing.callsDone > root.stage.callsDone)
+  const { stage, standing } = must(at.core.programs, root.id)
+  assert.ok(stage.kind === 'ended' && standing.callsDone > stage.callsDone)
   turn(['cut'])
   const work = must(must(at.core.tenants, T).learned.kinds, 'agent')
   const total = (weights: readonly number[]): number => weights.reduce((sum, weight) => sum + weight, 0)

@@ -87,7 +87,8 @@ export class World {
     this.#chance = random(seed)
     this.#options = options
     this.#faults = options.faults ?? 0
-    this.config = { ...CORE_DEFAULTS, hostBytesMax: 200_000, grantTokens: 32, ...options.config }
+    // All that can rest does, so that every law is held over programs that went to rest and woke.
+    this.config = { ...CORE_DEFAULTS, programsAwakeMax: 0, hostBytesMax: 200_000, grantTokens: 32, ...options.config }
     this.core = emptyCore(this.config)
     this.restart()
   }

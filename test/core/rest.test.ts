@@ -1,0 +1,111 @@
+import assert from 'node:assert/strict'
+import { test } from 'node:test'
+import fc from 'fast-check'
+import { must } from '../../src/core/assert.ts'
+import type { ProgramId } from '../../src/core/ids.ts'
+import { emptyRecords, restPrograms } from '../../src/core/rest/at-rest.ts'
+import { textOf, wholeOf, type WholeProgram } from '../../src/core/rest/program-text.ts'
+import type { CoreState } from '../../src/core/state.ts'
+import { stateText } from './state-text.ts'
+import { LANES, BLOCKS, World } from './world.ts'
+
+function lived(seed: number, programsAwakeMax: number, seconds = 25): World {
+  const world = new World(seed, { config: { order: 'mlfq', programsAwakeMax }, engines: [LANES, BLOCKS], faults: 0.4 })
+  world.agents(12)
+  for (let second = 2; second < seconds; second += 1) {
+    world.run(second * 1_000_000)
+    world.disturb()
+  }
+  return world
+}
+
+const wholesOf = ({ programs, threads, calls }: CoreState): WholeProgram[] => [...programs.values()].map((program) => ({
+  program, threads: program.threads.map((id) => must(threads, id)), calls: program.calls.map((id) => must(calls, id)),
+}))
+
+test('a program, its threads and its calls come back from their text as they were, at every moment of a life', () => {
+  let calls = 0
+  for (const seconds of [3, 4, 6, 9, 14, 25]) {
+    for (const whole of wholesOf(lived(21, 512, seconds).core)) {
+      assert.deepEqual(wholeOf(whole.program.id, textOf(whole)), whole)
+      calls += whole.calls.length
+    }
+  }
+  assert.ok(calls > 100, `${calls} calls`)
+})
+
+const text = fc.oneof(fc.string({ unit: 'binary', minLength: 1 }), fc.string({ minLength: 1 }), fc.constantFrom('\u0000', '"', '\\', '\\u0000', '[2,0]', '0', 'null', 't/p'))
+const number = fc.oneof(fc.integer(), fc.maxSafeInteger(), fc.double({ noNaN: true, noDefaultInfinity: true }).filter((value) => !Object.is(value, -0)))
+
+test('whatever ids, texts and numbers its records hold, they come back', () => {
+  const wholes = wholesOf(lived(22, 512, 9).core)
+  const drawn = fc.tuple(fc.nat(wholes.length - 1), fc.array(text, { minLength: 1, maxLength: 5 }), fc.array(number, { minLength: 1, maxLength: 5 }))
+  fc.assert(fc.property(drawn, ([which, texts, numbers]) => {
+    let drawn = 0
+    const strange = (value: unknown): unknown => {
+      drawn += 1
+      if (typeof value === 'string') return texts[drawn % texts.length]
+      if (typeof value === 'number') return numbers[drawn % numbers.length]
+      if (Array.isArray(value)) return value.map(strange)
+      if (typeof value !== 'object' || value === null) return value
+      return Object.fromEntries(Object.entries(value).map(([key, inner]) => [key, strange(inner)]))
+    }
+    const { program, threads, calls } = strange(wholes[which]) as WholeProgram
+    const whole = { program: { ...program, threads: threads.map(({ id }) => id), calls: calls.map(({ id }) => id) }, threads, calls }
+    assert.deepEqual(wholeOf(program.id, textOf(whole)), whole)
+  }))
+})
+
+test('who rests changes nothing: the same world decides the same, and its state reads the same', () => {
+  for (const seed of [23, 24, 25]) {
+    const [resting, awake] = [lived(seed, 0), lived(seed, 512)]
+    assert.deepEqual(resting.log, awake.log)
+    assert.equal(stateText(resting.core), stateText(awake.core))
+  }
+})
+
+/** The same records, all awake, in the order of arrival. */
+function recordsOf(core: CoreState): ReturnType<typeof emptyRecords> {
+  const records = emptyRecords()
+  for (const { program, threads, calls } of wholesOf(core)) {
+    records.programs.set(program.id, program)
+    for (const thread of threads) records.threads.set(thread.id, thread)
+    for (const call of calls) records.calls.set(call.id, call)
+  }
+  return records
+}
+
+test('beyond the limit those longest awake rest, and nobody who is at work', () => {
+  const { core } = lived(26, 512, 9)
+  const records = recordsOf(core)
+  const programs = [...core.programs.values()]
+  const atWork = programs.filter(({ calls }) => calls.some((id) => ['arrived', 'resuming', 'running', 'pausing'].includes(core.calls.get(id)?.stage.kind ?? '')))
+  const others = programs.filter((program) => !atWork.includes(program))
+  assert.ok(atWork.length > 0 && others.length > 4, `${atWork.length} at work, ${others.length} not`)
+  for (let turn = 0; turn < programs.length; turn += 1) restPrograms(records, 2)
+  // Who is asked for is awake again.
+  const stayed = programs.filter((program) => records.programs.get(program.id) === program)
+  assert.deepEqual(new Set(stayed), new Set([...atWork, ...others.slice(-2)]))
+})
+
+test('what is walked is in the order of arrival and wakes nobody; a program at rest is counted, found and deleted whole', () => {
+  const { core } = lived(26, 512, 9)
+  const records = recordsOf(core)
+  const read = (): unknown => [[...records.programs], [...records.threads], [...records.calls]]
+  const before = read()
+  const sizes = [records.programs.size, records.threads.size, records.calls.size]
+  for (let turn = 0; turn < core.programs.size; turn += 1) restPrograms(records, 0)
+  assert.deepEqual(read(), before)
+  assert.deepEqual([records.programs.size, records.threads.size, records.calls.size], sizes)
+  const [program] = [...core.programs.values()].filter(({ threads }) => threads.length > 0)
+  const [thread = '' as never] = program?.threads ?? []
+  const id = program?.id ?? '' as ProgramId
+  assert.notEqual(records.programs.get(id), program)
+  assert.deepEqual(records.programs.get(id), program)
+  assert.ok(records.threads.has(thread))
+  assert.ok(!records.threads.has(`${thread}/none` as never))
+  restPrograms(records, 0)
+  assert.ok(records.programs.delete(id))
+  assert.equal(records.programs.get(id), undefined)
+  assert.ok(!records.programs.has(id))
+})
