@@ -11,8 +11,12 @@ import type { CallId, ProgramId, ThreadId } from '../ids.ts'
 import type { Call, CoreState, Program, Thread } from '../state.ts'
 import { textOf, wholeOf, type WholeProgram } from './program-text.ts'
 
-/** Programs looked at, at the end of a turn, for those that may rest. */
-const LOOKS_MAX = 4
+/** Programs looked at, at the end of a turn, for those that may rest: more where more of them are awake beyond the limit, so that it holds, and never so many that a turn gets long. */
+const LOOKS_MIN = 4
+const LOOKS_MAX = 64
+const LOOKS_PER_EXCESS = 8
+/** A program with more calls or threads stays awake: to bring it to rest and back would take longer than a turn does. */
+const RECORDS_MAX = 32
 /** Somebody is about to tell of such a call. */
 const AT_WORK: ReadonlySet<Call['stage']['kind']> = new Set(['arrived', 'resuming', 'running', 'pausing'])
 
@@ -23,7 +27,7 @@ export function emptyRecords(): Records {
   return { programs, threads: programs.threads, calls: programs.calls }
 }
 
-/** At the end of a turn: while more than so many are awake beside those at work, the longest awake come to rest. */
+/** At the end of a turn: while more than so many are awake that might rest, the longest awake do. */
 export function restPrograms({ programs }: Readonly<Records>, awakeMax: number): void {
   // The records of a state that was copied are in maps as others.
   if (programs instanceof Programs) programs.rest(awakeMax)
@@ -63,27 +67,27 @@ abstract class Resting<Id extends string, T extends object, Name extends string>
 class Programs extends Resting<ProgramId, Program, string> {
   readonly threads = new Threads(this)
   readonly calls = new Calls(this)
-  /** The longest awake first, and those that were at work when they were looked at, the longest ago first. */
+  /** The longest awake first, and those that might not rest when they were looked at, the longest ago first. */
   readonly #awake = new Set<ProgramId>()
-  readonly #atWork = new Set<ProgramId>()
+  readonly #busy = new Set<ProgramId>()
   #threadsAtRest = 0
 
   override get(id: ProgramId): Program | undefined {
-    const kept = this.kept(id)
+    const kept: Program | string | undefined = super.get(id)
     if (typeof kept !== 'string') return kept
     this.wake(id)
     return super.get(id)
   }
 
   override set(id: ProgramId, program: Program): this {
-    if (!this.#atWork.has(id)) this.#awake.add(id)
+    if (!this.#busy.has(id)) this.#awake.add(id)
     return super.set(id, program)
   }
 
   override delete(id: ProgramId): boolean {
     this.wake(id)
     this.#awake.delete(id)
-    this.#atWork.delete(id)
+    this.#busy.delete(id)
     return super.delete(id)
   }
 
@@ -107,31 +111,36 @@ class Programs extends Resting<ProgramId, Program, string> {
 
   rest(awakeMax: number): void {
     this.#lookAgain()
-    for (let looks = 0; looks < LOOKS_MAX && this.#awake.size > awakeMax; looks += 1) {
+    const looks = Math.min(LOOKS_MAX, LOOKS_MIN + Math.ceil((this.#awake.size - awakeMax) / LOOKS_PER_EXCESS))
+    for (let look = 0; look < looks && this.#awake.size > awakeMax; look += 1) {
       const id = takeFirst(this.#awake)
       if (id === undefined) return
-      const whole = this.#wholeAwake(must(this, id))
-      if (isAtWork(whole)) this.#atWork.add(id)
-      else this.#lay(id, whole)
+      const program = must(this, id)
+      if (this.#mayRest(program)) this.#lay(program)
+      else this.#busy.add(id)
     }
   }
 
   #lookAgain(): void {
-    const id = takeFirst(this.#atWork)
+    const id = takeFirst(this.#busy)
     if (id === undefined) return
-    const among = isAtWork(this.#wholeAwake(must(this, id))) ? this.#atWork : this.#awake
-    among.add(id)
+    if (this.#mayRest(must(this, id))) this.#awake.add(id)
+    else this.#busy.add(id)
   }
 
-  #wholeAwake(program: Program): WholeProgram {
-    return { program, threads: program.threads.map((id) => must(this.threads, id)), calls: program.calls.map((id) => must(this.calls, id)) }
+  #mayRest({ threads, calls }: Program): boolean {
+    return calls.length <= RECORDS_MAX && threads.length <= RECORDS_MAX && !threads.some((id) => {
+      const { active } = must(this.threads, id)
+      return active !== null && AT_WORK.has(must(this.calls, active).stage.kind)
+    })
   }
 
-  #lay(id: ProgramId, whole: WholeProgram): void {
-    this.keep(id, textOf(whole))
-    for (const { id: thread } of whole.threads) this.threads.delete(thread)
-    for (const { id: call } of whole.calls) this.calls.keep(call, id)
-    this.#threadsAtRest += whole.threads.length
+  #lay(program: Program): void {
+    const { id, threads, calls } = program
+    this.keep(id, textOf({ program, threads: threads.map((thread) => must(this.threads, thread)), calls: calls.map((call) => must(this.calls, call)) }))
+    for (const thread of threads) this.threads.delete(thread)
+    for (const call of calls) this.calls.keep(call, id)
+    this.#threadsAtRest += threads.length
   }
 
   /** A copy of one at rest; null: it is awake. */
@@ -140,8 +149,6 @@ class Programs extends Resting<ProgramId, Program, string> {
     return typeof kept === 'string' ? wholeOf(id, kept) : null
   }
 }
-
-const isAtWork = ({ calls }: WholeProgram): boolean => calls.some(({ stage }) => AT_WORK.has(stage.kind))
 
 function takeFirst<T>(set: Set<T>): T | undefined {
   for (const first of set) {
@@ -161,7 +168,7 @@ class Calls extends Resting<CallId, Call, ProgramId> {
   }
 
   override get(id: CallId): Call | undefined {
-    const kept = this.kept(id)
+    const kept: Call | string | undefined = super.get(id)
     if (typeof kept !== 'string') return kept
     this.#programs.wake(kept)
     return super.get(id)
