@@ -168,6 +168,21 @@ export const MUTANTS: readonly Mutant[] = [
     [13, 'KV is kept for a call whose client is gone', "call.stage.kind !== 'detached' && ", ''],
     [11, 'granules are rounded down', 'Math.ceil(tokens / engine.capabilities.memory.granule)', 'Math.floor(tokens / engine.capabilities.memory.granule)'],
   ]),
+  ...of('core/rest/difference', [
+    [0, 'a text told again is the first one told', 'return [TOLD, number]', 'return [TOLD, 0]'],
+    [0, 'a number that is not whole comes back as a near one', 'Number.isSafeInteger(value - before) && before + (value - before) === value', 'true'],
+    [0, 'what is in a record is taken from the one before', "record[key] = valueOf(record[key], value[index + 1], told);", ''],
+  ]),
+  ...of('core/rest/at-rest', [
+    [0, 'who is at work is brought to rest', 'active !== null && AT_WORK.has(', 'false && AT_WORK.has('],
+    [14, 'threads of programs at rest are not counted', ' + this.#programs.threadsAtRest', ''],
+    [14, 'who woke is counted among the threads at rest', 'this.#threadsAtRest -= threads.length;', ''],
+    [0, 'who is awake again goes to rest before who woke earlier', 'for (const first of set)', 'for (const first of [...set].reverse())'],
+  ]),
+  ...of('core/digests', [
+    [8, 'the call of another digest is the retry', "core.calls.get(other)?.digest === digest", 'true'],
+    [1, 'a digest displaces others of its number', 'others.length === 0 ? id : [...others, id]', 'id'],
+  ]),
   ...of('core/touch', [
     [13, 'who waited for KV that was kept for a call that failed is not looked at', '    if (state !== null)\n        atRest(core, state, touched);', ''],
     [13, 'who waited for what was reserved for a call that left is not looked at', 'if (kept !== null)', 'if (false)'],

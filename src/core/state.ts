@@ -1,6 +1,6 @@
 /**
  * Owns the shape of everything the core knows. Plain data only (Map, Set, array, literal, integer): no class, function,
- * Date or promise. `apply.ts` is the only writer; everybody else reads.
+ * Date or promise; `rest/at-rest.ts` keeps programs of which nothing is asked as text. `apply.ts` is the only writer.
  *
  * Terminology
  *   Tenant     who is billed and limited; comes from the credential
@@ -74,7 +74,6 @@ export interface CoreState {
   readonly turns: Turns
   /** Calls neither committed nor ended. */
   openCalls: number
-  /** How a retry is known. */
   readonly digests: Digests
   /** Timers set and not yet due, by name. */
   readonly timers: Map<string, Us>
