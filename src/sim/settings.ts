@@ -47,7 +47,7 @@ export function settingsOf({ seed, steps, faults = allFaults(), order, residency
   const drawn = {
     engines: chance.pick(ENGINE_SETS), order: drawnOf(chance, ORDER_NAMES), residency: drawnOf(chance, RESIDENCY_NAMES),
     agentsAtOnce: chance.between(4, 14), storeFailure: chance.pick(['pass', 'refuse'] as const),
-    placement: drawnOf(chance, PLACEMENT_NAMES), programsAwakeMax: [0, 4, CORE_DEFAULTS.programsAwakeMax][seed % 3] ?? 0, hostImages: chance.between(1, 20), snapshotEveryFacts: chance.pick([0, 400, 2_000]), grantTokens: chance.pick([4, 16, 64]),
+    placement: drawnOf(chance, PLACEMENT_NAMES), programsAwakeMax: seed % 8 === 0 ? 0 : seed % 8 === 4 ? 4 : CORE_DEFAULTS.programsAwakeMax, hostImages: chance.between(1, 20), snapshotEveryFacts: chance.pick([0, 400, 2_000]), grantTokens: chance.pick([4, 16, 64]),
   }
   const times = drawnTimes(chance)
   return {
