@@ -168,16 +168,16 @@ export const MUTANTS: readonly Mutant[] = [
     [13, 'KV is kept for a call whose client is gone', "call.stage.kind !== 'detached' && ", ''],
     [11, 'granules are rounded down', 'Math.ceil(tokens / engine.capabilities.memory.granule)', 'Math.floor(tokens / engine.capabilities.memory.granule)'],
   ]),
-  ...of('core/rest/difference', [
+  ...of('core/asleep/difference', [
     [0, 'a text told again is the first one told', 'return [TOLD, number]', 'return [TOLD, 0]'],
     [0, 'a number that is not whole comes back as a near one', 'Number.isSafeInteger(value - before) && before + (value - before) === value', 'true'],
     [0, 'what is in a record is taken from the one before', "record[key] = valueOf(record[key], value[index + 1], told);", ''],
   ]),
-  ...of('core/rest/at-rest', [
-    [0, 'who is at work is brought to rest', 'active !== null && AT_WORK.has(', 'false && AT_WORK.has('],
-    [14, 'threads of programs at rest are not counted', ' + this.#programs.threadsAtRest', ''],
-    [14, 'who woke is counted among the threads at rest', 'this.#threadsAtRest -= threads.length;', ''],
-    [0, 'who is awake again goes to rest before who woke earlier', 'for (const first of set)', 'for (const first of [...set].reverse())'],
+  ...of('core/asleep/asleep', [
+    [0, 'who is at work is brought to sleep', '!AT_WORK.has(', 'AT_WORK !== undefined || AT_WORK.has('],
+    [14, 'threads of programs asleep are not counted', ' + this.#programs.threadsAsleep', ''],
+    [14, 'who woke is counted among the threads asleep', 'this.#threadsAsleep -= threads.length;', ''],
+    [0, 'who is awake again goes to sleep before who woke earlier', 'for (const first of set)', 'for (const first of [...set].reverse())'],
   ]),
   ...of('core/digests', [
     [8, 'the call of another digest is the retry', "core.calls.get(other)?.digest === digest", 'true'],

@@ -4,7 +4,7 @@
  * first test that fails.
  */
 const FILES = [
-  'core/step', 'core/laws', 'core/malformed', 'core/graph', 'core/lineage', 'core/heap', 'core/rest', 'core/digests', 'core/order', 'core/toy', 'core/wait', 'core/work', 'core/turn',
+  'core/step', 'core/laws', 'core/malformed', 'core/graph', 'core/lineage', 'core/heap', 'core/asleep', 'core/digests', 'core/order', 'core/toy', 'core/wait', 'core/work', 'core/turn',
   'core/gittins', 'core/aging', 'core/cancel', 'core/drain', 'core/choices', 'core/effects', 'core/shares', 'core/slack', 'core/preempt', 'core/placement', 'core/reserve', 'core/pack',
   'driver/barrier', 'driver/black-box', 'driver/recover', 'driver/driver', 'core/fences', 'core/readoption',
   'core/standing', 'core/model', 'core/snapshot', 'core/columns', 'core/invariants', 'core/replay', 'core/graph-life', 'core/fuzz', 'core/exhaustive',

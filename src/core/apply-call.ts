@@ -13,7 +13,7 @@ import { learnService } from './predict/learn.ts'
 import { cutSpans, leaveRecord, reside, takeDevice } from './kv/memory.ts'
 import { chargeShares, liftFloors } from './queue/queue.ts'
 import { dropReservation } from './queue/reservations.ts'
-import { beginService, beginWait, endWait, NO_STANDING, settle } from './standing.ts'
+import { beginService, beginWait, endWait, settle } from './standing.ts'
 import type { Call, CallStage, CoreState, Engine, State } from './state.ts'
 import type { Us } from './units.ts'
 

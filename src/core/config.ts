@@ -38,7 +38,7 @@ export interface CoreConfig {
   readonly kindsPerTenantMax: number
   /** Programs kept in memory; at it the longest closed are forgotten, and if none is, a new one is refused. */
   readonly programsMax: number
-  /** Of these, awake at once; beyond it those longest awake that are not at work rest: a third of the memory, and some microseconds to wake. */
+  /** Of these, awake at once beside those at work and those of long histories; beyond it the longest awake are kept as text: a third of the memory, and some microseconds to wake. */
   readonly programsAwakeMax: number
   /** Programs of one tenant that are not over; at it a new one of it is refused (`tenant_full`). */
   readonly tenantProgramsMax: number

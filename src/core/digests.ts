@@ -6,8 +6,6 @@ import { must } from './assert.ts'
 import type { CallId } from './ids.ts'
 import type { Call, CoreState } from './state.ts'
 
-export type Digests = Map<number, CallId | readonly CallId[]>
-
 /** FNV-1a, in 31 bits. */
 export function digestNumber(digest: string): number {
   let hash = 0x811c9dc5

@@ -6,6 +6,7 @@
  * `invariants/waiting.ts`. Laws 4 and 10 concern tokens, which the core never sees: they are held by the simulator and
  * by the tests of the engine.
  */
+import { allAwake } from './asleep/asleep.ts'
 import { checkCalls } from './invariants/calls.ts'
 import { checkEffects } from './invariants/effects.ts'
 import { checkGraphs } from './invariants/graphs.ts'
@@ -20,7 +21,9 @@ import { checkTurns } from './invariants/turns.ts'
 import type { CoreState } from './state.ts'
 
 /** Throws InvariantError with the number of the first law that is broken. Linear in what is kept. */
-export function checkInvariants(core: Readonly<CoreState>, seen: Seen): void {
+export function checkInvariants(live: Readonly<CoreState>, seen: Seen): void {
+  const core = allAwake(live)
+  law(14, live.threads.size === core.threads.size, () => `${live.threads.size} threads are kept, programs know ${core.threads.size}`)
   checkCalls(core)
   checkPrograms(core, seen)
   checkResidence(core)

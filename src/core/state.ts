@@ -1,6 +1,6 @@
 /**
  * Owns the shape of everything the core knows. Plain data only (Map, Set, array, literal, integer): no class, function,
- * Date or promise; `rest/at-rest.ts` keeps programs of which nothing is asked as text. `apply.ts` is the only writer.
+ * Date or promise; `asleep/asleep.ts` keeps programs of which nothing is asked as text. `apply.ts` is the only writer.
  *
  * Terminology
  *   Tenant     who is billed and limited; comes from the credential
@@ -25,7 +25,6 @@ import type {
 import type { Turns } from './queue/turn-state.ts'
 import type { Bytes, Cells, Granules, Tokens, Us } from './units.ts'
 import type { Band, BandWeights, ReadyQueue } from './queue/bands.ts'
-import type { Digests } from './digests.ts'
 import type { CoreConfig } from './config.ts'
 import type { Effect } from './effect.ts'
 import type { Graph } from './graph/graph-state.ts'
@@ -74,7 +73,8 @@ export interface CoreState {
   readonly turns: Turns
   /** Calls neither committed nor ended. */
   openCalls: number
-  readonly digests: Digests
+  /** How a retry is known: the last calls of digests of that number. */
+  readonly digests: Map<number, CallId | readonly CallId[]>
   /** Timers set and not yet due, by name. */
   readonly timers: Map<string, Us>
   readonly learned: LearnedOfAll

@@ -23,7 +23,7 @@ import { malformed, refuseMalformed } from './malformed.ts'
 import { cancelProgram, declareProgram, finishProgram } from './program.ts'
 import { drainEngine, undrainEngine } from './drain.ts'
 import { due } from './due.ts'
-import { restPrograms } from './rest/at-rest.ts'
+import { putToSleep } from './asleep/asleep.ts'
 import type { CoreState } from './state.ts'
 import { submit } from './submit.ts'
 import type { Us } from './units.ts'
@@ -62,7 +62,7 @@ export function openTurn(core: CoreState, nowUs: Us): Turn {
       facts = []
       ended = true
       dispatch(d)
-      restPrograms(core, core.config.programsAwakeMax)
+      putToSleep(core, core.config.programsAwakeMax)
       return facts
     },
   }

@@ -2,6 +2,7 @@
  * Owns which facts belong to which program, for reading: the newest FACTS_PER_PROGRAM_MAX of each program in memory. It is
  * told of each fact right after it was applied, while what the fact names can still be looked up.
  */
+import { programOf } from '../core/asleep/asleep.ts'
 import type { Fact, Logged } from '../core/fact.ts'
 import type { CallId, InterruptId, ProgramId, StateId } from '../core/ids.ts'
 import type { CoreState } from '../core/state.ts'
@@ -77,7 +78,7 @@ export class Trace {
   }
 
   #ofCall(core: Readonly<CoreState>, call: CallId): ProgramId | null {
-    return core.calls.get(call)?.program ?? null
+    return programOf(core, call) ?? null
   }
 
   #ofInterrupt(core: Readonly<CoreState>, interrupt: InterruptId): ProgramId | null {

@@ -5,11 +5,10 @@
  */
 import { Counter, Gauge, Registry } from 'prom-client'
 import type { Fact } from '../core/fact.ts'
-import type { CallId } from '../core/ids.ts'
-import { standingAt } from '../core/queue/tenants.ts'
 import type { CoreState, IdentitySource, State, Tier } from '../core/state.ts'
 import { SECOND_US, type Us } from '../core/units.ts'
 import type { Gateway } from '../driver/gateway.ts'
+import { levelsOf } from '../driver/line.ts'
 import { isErrorCode } from '../protocol/errors.ts'
 import type { IgnoredHeader } from './identity.ts'
 
@@ -166,13 +165,10 @@ export class DoorMetrics {
   #gauges(gateway: Gateway): void {
     const { core } = gateway
     this.#gauge('queue_calls', 'Ready calls, by model and level', ['model', 'level'], (gauge) => {
-      for (const { model, level, calls } of linesOf(core)) gauge.set({ model, level: String(level) }, calls)
+      for (const { model, level, calls } of levelsOf(core)) gauge.set({ model, level: String(level) }, calls)
     })
-    this.#gauge('queue_longest_wait_seconds', 'How long the ready call that arrived first has waited', ['model', 'level'], (gauge) => {
-      for (const { model, level, first } of linesOf(core)) {
-        const stage = core.calls.get(first)?.stage
-        if (stage?.kind === 'ready') gauge.set({ model, level: String(level) }, (gateway.nowUs() - stage.sinceUs) / SECOND_US)
-      }
+    this.#gauge('queue_longest_wait_seconds', 'Longest wait of a ready call', ['model', 'level'], (gauge) => {
+      for (const { model, level, sinceUs } of levelsOf(core)) gauge.set({ model, level: String(level) }, (gateway.nowUs() - sinceUs) / SECOND_US)
     })
     this.#gauge('kv_suspended_bytes', 'KV of States that nobody runs, by tier', ['tier'], (gauge) => {
       for (const tier of TIERS) {
@@ -267,31 +263,6 @@ export class DoorMetrics {
       },
     })
   }
-}
-
-interface Line { readonly model: string; readonly level: number; calls: number; first: CallId; firstSeq: number }
-
-/** The ready calls of each model and level, counted in their queues: no call is looked at. */
-function linesOf(core: Core): Iterable<Line> {
-  const lines = new Map<string, Line>()
-  for (const [model, { bands }] of core.queues) {
-    for (const { calls } of bands.flatMap(({ tenants }) => [...tenants.shares.values()])) {
-      for (const [place, id] of calls.ids.entries()) {
-        const { level, seq } = standingAt(calls, place)
-        const line = lines.get(`${model}\n${level}`)
-        if (line === undefined) lines.set(`${model}\n${level}`, { model, level, calls: 1, first: id, firstSeq: seq })
-        else count(line, id, seq)
-      }
-    }
-  }
-  return lines.values()
-}
-
-function count(line: Line, id: CallId, seq: number): void {
-  line.calls += 1
-  if (seq > line.firstSeq) return
-  line.first = id
-  line.firstSeq = seq
 }
 
 function suspended(core: Core, tier: Tier): readonly State[] {

@@ -2,11 +2,12 @@
  * Owns how a program looks from outside: the core's state in the words of the wire, of one tenant only. Reads and
  * changes nothing. What another tenant runs is shown as a number, never by name.
  */
+import { must } from '../core/assert.ts'
 import { nodeId, programId, rawOf, type ProgramId, type TenantId, type ThreadId } from '../core/ids.ts'
 import type { GraphNode } from '../core/graph/graph-state.ts'
 import type { Call, CoreState, Program, Thread } from '../core/state.ts'
 import type { Us } from '../core/units.ts'
-import { lineOf } from '../driver/line.ts'
+import { lineOf, programsOf } from '../driver/line.ts'
 import type { GraphView } from '../protocol/graph.ts'
 import type { CallView, NodeView, ProgramDetail, ProgramView, StateView, WaitView } from '../protocol/program.ts'
 
@@ -166,15 +167,8 @@ function parentsOf(core: Core, call: Call): string {
 function behind(core: Core, call: Call, ahead: readonly Call['id'][]): NonNullable<WaitView['behind']> {
   const engines = [...core.engines.values()].filter((engine) => engine.capabilities.models.includes(call.model))
   const running = engines.flatMap((engine) => [...engine.running])
-  const mine = core.programs.get(call.program)?.tenant
-  const programs = new Set<string>()
-  let others = 0
-  for (const id of [...running, ...ahead]) {
-    const other = core.calls.get(id)
-    const program = other === undefined ? undefined : core.programs.get(other.program)
-    if (program === undefined || program.id === call.program) continue
-    if (program.tenant === mine) programs.add(rawOf(program.id))
-    else others++
-  }
-  return { programs: [...programs], others }
+  const mine = programId(must(core.programs, call.program).tenant, '')
+  const others = programsOf(core, [...running, ...ahead]).filter((id) => id !== call.program)
+  const ours = others.filter((id) => id.startsWith(mine))
+  return { programs: [...new Set(ours.map(rawOf))], others: others.length - ours.length }
 }

@@ -47,14 +47,16 @@ export function settingsOf({ seed, steps, faults = allFaults(), order, residency
   const drawn = {
     engines: chance.pick(ENGINE_SETS), order: drawnOf(chance, ORDER_NAMES), residency: drawnOf(chance, RESIDENCY_NAMES),
     agentsAtOnce: chance.between(4, 14), storeFailure: chance.pick(['pass', 'refuse'] as const),
-    placement: drawnOf(chance, PLACEMENT_NAMES), programsAwakeMax: seed % 8 === 0 ? 0 : seed % 8 === 4 ? 4 : CORE_DEFAULTS.programsAwakeMax, hostImages: chance.between(1, 20), snapshotEveryFacts: chance.pick([0, 400, 2_000]), grantTokens: chance.pick([4, 16, 64]),
+    placement: drawnOf(chance, PLACEMENT_NAMES), hostImages: chance.between(1, 20), snapshotEveryFacts: chance.pick([0, 400, 2_000]), grantTokens: chance.pick([4, 16, 64]),
   }
   const times = drawnTimes(chance)
+  // Not drawn, so that older seeds are what they were. Whoever sleeps decides nothing.
+  const programsAwakeMax = seed % 8 === 0 ? 0 : seed % 8 === 4 ? 4 : CORE_DEFAULTS.programsAwakeMax
   return {
     seed, steps, faults, engines: engines ?? drawn.engines, agents: null, agentsAtOnce: drawn.agentsAtOnce,
     size: { callsMax: 6, givenMax: 80, saysMax: 40, waitMaxUs: seconds(8) },
     core: {
-      order: order ?? drawn.order, residency: residency ?? drawn.residency, placement: drawn.placement, programsAwakeMax: drawn.programsAwakeMax, hostBytesMax: drawn.hostImages * 100_000, grantTokens: drawn.grantTokens,
+      order: order ?? drawn.order, residency: residency ?? drawn.residency, placement: drawn.placement, programsAwakeMax, hostBytesMax: drawn.hostImages * 100_000, grantTokens: drawn.grantTokens,
       ...times, callsOpenMax: 40, programsMax: 60, tenantCallsOpenMax: 25, tenantProgramsMax: 30, programIdleUs: seconds(20), interruptMaxUs: seconds(40), sessionRetentionUs: seconds(40), sessionStatesMax: 2,
       toolEffects: TOOL_EFFECTS, humanTools: HUMAN_TOOLS,
     },

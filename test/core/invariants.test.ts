@@ -4,6 +4,7 @@ import { test } from 'node:test'
 import { InvariantError } from '../../src/core/assert.ts'
 import type { Fact, Logged } from '../../src/core/fact.ts'
 import { engineId, moveId, programId, sessionId, stateId, tenantId, type CallId } from '../../src/core/ids.ts'
+import { allAwake } from '../../src/core/asleep/asleep.ts'
 import { digestNumber } from '../../src/core/digests.ts'
 import { checkInvariants } from '../../src/core/invariants.ts'
 import { checkHistory, noHistory } from '../../src/core/invariants/history.ts'
@@ -26,7 +27,7 @@ function rich(): CoreState {
   for (const program of ['runs', 'runs-2', 'runs-3', 'runs-4', 'runs-5', 'in-line']) at.measure(at.named(program))
   at.named('runs', [], { claims: { ...CLAIMS, program: 'runs', thread: 'main' } })
   at.named('arrived')
-  return at.core
+  return allAwake(at.core)
 }
 
 const pick = <T>(values: Iterable<T>, is: (value: T) => boolean): T => {

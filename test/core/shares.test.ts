@@ -40,7 +40,7 @@ class Backlog {
 
   arrive(tenant: number): void {
     this.#calls += 1
-    join(this.tenants, tenantId(`t${tenant}`), { id: callId(`c${this.#calls}`), level: 0, tie: 0, seq: this.#calls })
+    join(this.tenants, tenantId(`t${tenant}`), { id: callId(`c${this.#calls}`), level: 0, tie: 0, seq: this.#calls, sinceUs: 0 })
   }
 
   virtual(tenant: number): number {
@@ -92,11 +92,11 @@ test('a tenant that comes back is lifted to those that wait: it earned no credit
     backlog.end(0)
   }
   const away = tenantId('away')
-  join(backlog.tenants, away, { id: callId('x1'), level: 0, tie: 0, seq: 1_000 })
+  join(backlog.tenants, away, { id: callId('x1'), level: 0, tie: 0, seq: 1_000, sinceUs: 0 })
   assert.ok((backlog.tenants.shares.get(away)?.virtual ?? 0) >= Math.min(backlog.virtual(0), backlog.virtual(1)) - weighted(100, 1))
   chargeTenant(backlog.tenants, away, 1_000_000, 1)
   leave(backlog.tenants, away, callId('x1'))
-  join(backlog.tenants, away, { id: callId('x2'), level: 0, tie: 0, seq: 1_001 })
+  join(backlog.tenants, away, { id: callId('x2'), level: 0, tie: 0, seq: 1_001, sinceUs: 0 })
   assert.ok((backlog.tenants.shares.get(away)?.virtual ?? 0) > backlog.virtual(0) + weighted(900_000, 1), 'it still owes')
 })
 

@@ -5,13 +5,14 @@ import { deciding } from '../../src/core/deciding.ts'
 import { dispatch } from '../../src/core/dispatch.ts'
 import type { Logged } from '../../src/core/fact.ts'
 import type { Input } from '../../src/core/input.ts'
+import { allAwake } from '../../src/core/asleep/asleep.ts'
 import type { CoreState } from '../../src/core/state.ts'
 import { BARE, BLOCKS, LANES, World } from './world.ts'
 
 /** What a look at everything would still find to do after a step that looked at what it touched. */
 function leftUndone(core: CoreState): Logged[] {
   const facts: Logged[] = []
-  const d = deciding(structuredClone(core), core.nowUs, (logged) => facts.push(logged))
+  const d = deciding(structuredClone(allAwake(core)), core.nowUs, (logged) => facts.push(logged))
   for (const engine of core.engines.values()) {
     d.touched.engines.add(engine.id)
     d.touched.ranks.add(engine.id)

@@ -87,7 +87,7 @@ export class World {
     this.#chance = random(seed)
     this.#options = options
     this.#faults = options.faults ?? 0
-    // All that can rest does, so that every law is held over programs that went to rest and woke.
+    // All that may sleep does, so that what decides meets programs asleep.
     this.config = { ...CORE_DEFAULTS, programsAwakeMax: 0, hostBytesMax: 200_000, grantTokens: 32, ...options.config }
     this.core = emptyCore(this.config)
     this.restart()

@@ -16,7 +16,7 @@ test('the same seed gives the same run, another seed another', async () => {
   assert.notEqual(first.digest, other.digest)
 })
 
-test('who rests in memory and who does not changes no decision', async () => {
+test('who sleeps in memory and who does not changes no decision', async () => {
   for (const seed of [31, 32, 33]) {
     const settings = settingsOf({ seed, steps: 400 })
     const digests = await Promise.all([0, 2, 512].map(async (programsAwakeMax) => (await new World({ ...settings, core: { ...settings.core, programsAwakeMax } }).run()).digest))

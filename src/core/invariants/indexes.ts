@@ -3,6 +3,7 @@
  * resuming or pausing on an engine; who is on host; which programs are over. A heap is a heap, and its floor and root are
  * what shares are lifted to.
  */
+import { readySince } from '../queue/queue.ts'
 import { isBetter, keyAt, type Heap, type Key } from '../queue/heap.ts'
 import { keyOfCall, keyOfShare } from '../queue/tenants.ts'
 import type { Call, CoreState, Engine } from '../state.ts'
@@ -42,7 +43,7 @@ function checkQueue(core: Readonly<CoreState>, model: string, queue: Queue): voi
       law(2, !waits || isKeyOf(tenants.waiting, tenant, keyOfShare(share)), () => `${tenant} waits in ${model} ${band} with an older virtual time`)
       for (const id of calls.ids) {
         const call = core.calls.get(id)
-        law(2, call !== undefined && isOf(call, model, band, tenant) && isKeyOf(calls, id, keyOfCall(call)),
+        law(2, call !== undefined && isOf(call, model, band, tenant) && isKeyOf(calls, id, keyOfCall({ ...call, sinceUs: readySince(call) })),
           () => `${id} stands in ${model} ${band} ${tenant} with a key that is not its own`)
       }
     }

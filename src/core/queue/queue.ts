@@ -81,8 +81,11 @@ export function enqueue(core: CoreState, call: Call): void {
   const share = shareOf(queue, call.band)
   count(queue, share, 1)
   const { id, level, tie, seq } = call
-  join(share.tenants, call.payer, { id, level, tie, seq })
+  join(share.tenants, call.payer, { id, level, tie, seq, sinceUs: readySince(call) })
 }
+
+/** A call comes into its queue as it becomes ready, and stays there when its place changes. */
+export const readySince = ({ stage }: Readonly<Call>): Us => (stage.kind === 'ready' ? stage.sinceUs : 0)
 
 export function dequeue(core: CoreState, call: Call): void {
   const queue = must(core.queues, call.model)

@@ -24,8 +24,8 @@ const VIRTUAL_PER_US = 1_000
 
 export const weighted = (chargeUs: Us, weight: number): Virtual => Math.round((chargeUs * VIRTUAL_PER_US) / weight)
 
-/** Where a ready call stands; fixed while it is in the queue. */
-interface Standing { readonly level: number; readonly tie: number; readonly seq: number }
+/** Where a ready call stands; fixed while it is in the queue. No two have the same `seq`, so `sinceUs` decides nothing: it is there for who looks at the line. */
+interface Standing { readonly level: number; readonly tie: number; readonly seq: number; readonly sinceUs: Us }
 
 interface TenantShare {
   readonly tenant: TenantId
@@ -47,13 +47,14 @@ export interface TenantShares {
 export const noTenants = (): TenantShares => ({ floor: 0, shares: new Map(), waiting: emptyHeap(2) })
 
 export const keyOfShare = ({ virtual, seq }: TenantShare): Key => [virtual, seq]
-export const keyOfCall = ({ level, tie, seq }: Standing): Key => [level, tie, seq]
+export const keyOfCall = ({ level, tie, seq, sinceUs }: Standing): Key => [level, tie, seq, sinceUs]
 export function standingAt(calls: Readonly<Heap<CallId>>, place: number): Standing {
-  const [level = 0, tie = 0, seq = 0] = keyAt(calls, place) ?? []
-  return { level, tie, seq }
+  const [level = 0, tie = 0, seq = 0, sinceUs = 0] = keyAt(calls, place) ?? []
+  return { level, tie, seq, sinceUs }
 }
+type Order = Omit<Standing, 'sinceUs'>
 /** Negative: `a` before `b`. */
-export const byStanding = (a: Standing, b: Standing): number => a.level - b.level || a.tie - b.tie || a.seq - b.seq
+export const byStanding = (a: Order, b: Order): number => a.level - b.level || a.tie - b.tie || a.seq - b.seq
 
 /** The smallest virtual time of those that wait. */
 export const smallestOf = ({ waiting }: TenantShares): Virtual | undefined => keyAt(waiting, 0)?.[0]
@@ -62,7 +63,7 @@ export const smallestOf = ({ waiting }: TenantShares): Virtual | undefined => ke
 export function join(tenants: TenantShares, tenant: TenantId, call: Standing & { readonly id: CallId }): void {
   let share = tenants.shares.get(tenant)
   if (share === undefined) {
-    share = { tenant, seq: tenants.shares.size, virtual: tenants.floor, calls: emptyHeap(3) }
+    share = { tenant, seq: tenants.shares.size, virtual: tenants.floor, calls: emptyHeap(4) }
     tenants.shares.set(tenant, share)
   }
   push(share.calls, call.id, keyOfCall(call))

@@ -8,7 +8,6 @@ import { compiled } from '../compiled.ts'
 
 /** Records of one kind: the same keys in the same order. */
 export interface Kind {
-  readonly keys: readonly string[]
   values(record: object): unknown[]
   record(values: readonly unknown[]): object
 }
@@ -27,8 +26,7 @@ export function kindOf(example: object): Kind {
   const keys = Object.keys(example)
   const fields = keys.map((key, place) => `${key}: v[${place}]`)
   return {
-    keys,
-    values: compiled<Kind['values']>(['r'], `return [${keys.map((key) => `r.${key}`).join()}]`) ?? ((record) => Object.values(record)),
+    values: compiled<Kind['values']>(['r'], `return [${keys.map((key) => `r.${key}`).join()}]`) ?? ((record) => keys.map((key) => (record as Readonly<Record<string, unknown>>)[key])),
     // A literal: what is made so has the memory, and the speed, of what the core makes.
     record: compiled<Kind['record']>(['v'], `return { ${fields.join()} }`) ?? ((values) => Object.fromEntries(keys.map((key, place) => [key, values[place]]))),
   }
@@ -49,15 +47,15 @@ export function difference(values: readonly unknown[], before: readonly unknown[
 /** Undefined where they are the same. */
 function differenceOf(value: unknown, before: unknown, told: Map<string, number>): Value | undefined {
   switch (typeof value) {
-    case 'string': return textOf(value, told)
+    case 'string': return toldOf(value, told)
     case 'number': return typeof before === 'number' && Number.isSafeInteger(value - before) && before + (value - before) === value ? value - before : [WHOLE, value]
     case 'boolean': return value
     case 'object': return value === null ? null : differenceOfObject(value, before, told)
-    default: throw new InvariantError(0, `no ${typeof value} can rest`)
+    default: throw new InvariantError(0, `no ${typeof value} is plain data`)
   }
 }
 
-function textOf(text: string, told: Map<string, number>): Value {
+function toldOf(text: string, told: Map<string, number>): Value {
   const number = told.get(text)
   if (number !== undefined) return [TOLD, number]
   if (text.length >= TOLD_LENGTH_MIN) told.set(text, told.size)

@@ -3,8 +3,10 @@ import { test } from 'node:test'
 import fc from 'fast-check'
 import { must } from '../../src/core/assert.ts'
 import type { ProgramId } from '../../src/core/ids.ts'
-import { emptyRecords, restPrograms } from '../../src/core/rest/at-rest.ts'
-import { textOf, wholeOf, type WholeProgram } from '../../src/core/rest/program-text.ts'
+import { allAwake, emptyRecords, programOf, putToSleep } from '../../src/core/asleep/asleep.ts'
+import { checkInvariants } from '../../src/core/invariants.ts'
+import { nothingSeen } from '../../src/core/invariants/law.ts'
+import { textOf, wholeOf, type WholeProgram } from '../../src/core/asleep/program-text.ts'
 import type { CoreState } from '../../src/core/state.ts'
 import { stateText } from './state-text.ts'
 import { LANES, BLOCKS, World } from './world.ts'
@@ -56,11 +58,11 @@ test('whatever ids, texts and numbers its records hold, they come back', () => {
   }))
 })
 
-test('who rests changes nothing: the same world decides the same, and its state reads the same', () => {
+test('who sleeps changes nothing: the same world decides the same, and its state reads the same', () => {
   for (const seed of [23, 24, 25]) {
-    const [resting, awake] = [lived(seed, 0), lived(seed, 512)]
-    assert.deepEqual(resting.log, awake.log)
-    assert.equal(stateText(resting.core), stateText(awake.core))
+    const [asleep, awake] = [lived(seed, 0), lived(seed, 512)]
+    assert.deepEqual(asleep.log, awake.log)
+    assert.equal(stateText(asleep.core), stateText(awake.core))
   }
 })
 
@@ -75,26 +77,79 @@ function recordsOf(core: CoreState): ReturnType<typeof emptyRecords> {
   return records
 }
 
-test('beyond the limit those longest awake rest, and nobody who is at work', () => {
+test('beyond the limit those longest awake sleep, and nobody who is at work', () => {
   const { core } = lived(26, 512, 9)
   const records = recordsOf(core)
   const programs = [...core.programs.values()]
   const atWork = programs.filter(({ calls }) => calls.some((id) => ['arrived', 'resuming', 'running', 'pausing'].includes(core.calls.get(id)?.stage.kind ?? '')))
   const others = programs.filter((program) => !atWork.includes(program))
   assert.ok(atWork.length > 0 && others.length > 4, `${atWork.length} at work, ${others.length} not`)
-  for (let turn = 0; turn < programs.length; turn += 1) restPrograms(records, 2)
+  for (let turn = 0; turn < programs.length; turn += 1) putToSleep(records, 2)
   // Who is asked for is awake again.
   const stayed = programs.filter((program) => records.programs.get(program.id) === program)
   assert.deepEqual(new Set(stayed), new Set([...atWork, ...others.slice(-2)]))
 })
 
-test('what is walked is in the order of arrival and wakes nobody; a program at rest is counted, found and deleted whole', () => {
+test('who is asked for wakes whole: its records are the ones that are kept, and what is written to them is there after it slept again', () => {
+  const { core } = lived(26, 512, 9)
+  const ids = [...core.calls.keys()]
+  for (const id of ids) {
+    const records = recordsOf(core)
+    for (let turn = 0; turn < 3; turn += 1) putToSleep(records, 0)
+    const call = must(records.calls, id)
+    const program = must(records.programs, call.program)
+    assert.equal(records.calls.get(id), call)
+    assert.equal(records.programs.get(call.program), program)
+    assert.equal(programOf(records, id), call.program)
+    call.outputTokens += 1
+    program.standing.servedUs += 1
+    const written = [call.outputTokens, program.standing.servedUs]
+    for (let turn = 0; turn < 3; turn += 1) putToSleep(records, 0)
+    assert.equal(programOf(records, id), call.program)
+    assert.deepEqual([records.calls.get(id)?.outputTokens, records.programs.get(call.program)?.standing.servedUs], written)
+    call.outputTokens -= 1
+    program.standing.servedUs -= 1
+  }
+})
+
+test('worlds whose laws are held meet programs asleep', () => {
+  const world = lived(27, 0, 9)
+  const before = [...world.core.programs.keys()].map((id) => world.core.programs.get(id))
+  putToSleep(world.core, 0)
+  world.core.programs.keys()
+  const [some] = [...allAwake(world.core).programs.keys()]
+  assert.ok(some !== undefined && before.length > 3)
+  putToSleep(world.core, 0)
+  checkInvariants(world.core, nothingSeen())
+  assert.ok(before.some((program) => program !== undefined && world.core.programs.get(program.id) !== program), 'somebody slept through the laws')
+})
+
+test('records of one that sleeps are set and deleted as those of one that is awake, and all at once never', () => {
+  const { core } = lived(26, 512, 9)
+  const records = recordsOf(core)
+  for (let turn = 0; turn < 3; turn += 1) putToSleep(records, 0)
+  const sizes = [records.threads.size, records.calls.size]
+  const [call, thread] = [[...records.calls.values()][0], [...records.threads.values()][0]]
+  assert.ok(call !== undefined && thread !== undefined)
+  records.threads.set(thread.id, thread)
+  records.calls.set(call.id, call)
+  assert.deepEqual([records.threads.size, records.calls.size], sizes)
+  assert.equal(records.threads.get(thread.id), thread)
+  assert.equal(records.calls.get(call.id), call)
+  assert.ok(records.threads.delete(thread.id))
+  assert.ok(records.calls.delete(call.id))
+  assert.equal(records.threads.get(thread.id), undefined)
+  assert.equal(records.calls.get(call.id), undefined)
+  assert.throws(() => records.programs.clear(), /one by one/)
+})
+
+test('what is walked is in the order of arrival and wakes nobody; a program asleep is counted, found and deleted whole', () => {
   const { core } = lived(26, 512, 9)
   const records = recordsOf(core)
   const read = (): unknown => [[...records.programs], [...records.threads], [...records.calls]]
   const before = read()
   const sizes = [records.programs.size, records.threads.size, records.calls.size]
-  for (let turn = 0; turn < core.programs.size; turn += 1) restPrograms(records, 0)
+  for (let turn = 0; turn < core.programs.size; turn += 1) putToSleep(records, 0)
   assert.deepEqual(read(), before)
   assert.deepEqual([records.programs.size, records.threads.size, records.calls.size], sizes)
   const [program] = [...core.programs.values()].filter(({ threads }) => threads.length > 0)
@@ -104,7 +159,7 @@ test('what is walked is in the order of arrival and wakes nobody; a program at r
   assert.deepEqual(records.programs.get(id), program)
   assert.ok(records.threads.has(thread))
   assert.ok(!records.threads.has(`${thread}/none` as never))
-  restPrograms(records, 0)
+  putToSleep(records, 0)
   assert.ok(records.programs.delete(id))
   assert.equal(records.programs.get(id), undefined)
   assert.ok(!records.programs.has(id))
