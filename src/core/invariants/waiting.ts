@@ -2,6 +2,7 @@
  * Owns the laws of waiting (13): at a load that is stated, no ready call waits longer than a bound that is stated; and at
  * any load, nobody waits while everything that could serve him stands idle.
  */
+import { allAwake } from '../asleep/asleep.ts'
 import { must } from '../assert.ts'
 import { policyNames } from '../policy/joints.ts'
 import { couldHold } from '../kv/kv-read.ts'
@@ -21,9 +22,11 @@ export function checkWaiting(core: Readonly<CoreState>, nowUs: Us, boundUs: Us):
  * To be asked after a step, when everything that could start has been started. While a copy or a measurement is under way
  * its memory may be kept for it.
  */
-export function checkNobodyIsStuck(core: Readonly<CoreState>): void {
+export function checkNobodyIsStuck(live: Readonly<CoreState>): void {
+  if (live.moves.size > 0 || [...live.engines.values()].every(({ running }) => running.size > 0)) return
+  const core = allAwake(live)
   const measuring = [...core.threads.values()].some(({ active }) => active !== null && core.calls.get(active)?.stage.kind === 'arrived')
-  if (core.moves.size > 0 || measuring) return
+  if (measuring) return
   for (const call of readyCalls(core)) {
     const able = [...core.engines.values()].filter((engine) => canRun(core, engine, call))
     law(13, able.length === 0 || able.some(({ running }) => running.size > 0), () => `${call.id} is ready, and ${able.map(({ id }) => id).join(', ')} stands idle`)
