@@ -18,7 +18,7 @@ import { textOf, wholeOf, type WholeProgram } from './program-text.ts'
 const RECORDS_PER_TURN = 512
 const LOOKS_PER_TURN = 64
 /** A program with more calls or threads stays awake: to bring it to sleep and back would take longer than a turn does. */
-const RECORDS_MAX = 32
+const RECORDS_MAX = 16
 /** Somebody is about to tell of such a call. */
 const AT_WORK: ReadonlySet<Call['stage']['kind']> = new Set(['arrived', 'resuming', 'running', 'pausing'])
 
