@@ -127,7 +127,7 @@ export const CORE_DEFAULTS: CoreConfig = {
   toolClassesMax: 1_000,
   kindsPerTenantMax: 64,
   programsMax: 20_000,
-  programsAwakeMax: 1_024,
+  programsAwakeMax: 800,
   tenantProgramsMax: 10_000,
   programDepthMax: 16,
   nodesPerProgramMax: 4_096,
