@@ -132,7 +132,7 @@ export const MUTANTS: readonly Mutant[] = [
     [6, 'cancel does not reach sub-agents', 'if (child.stage.kind === \'open\' || isProvisional(child))', 'if (false)'],
     [14, 'a tenant may have all the programs', 'live < tenantProgramsMax', 'true'],
     [14, 'programs have no limit', 'if (d.core.programs.size < d.core.config.programsMax)', 'if (true)'],
-    [14, 'a program that is still open is forgotten', 'program.id !== spare && program.children.length === 0', 'program.id !== spare'],
+    [14, 'a program that is still open is forgotten', 'id !== spare && children.length === 0', 'id !== spare'],
   ]),
   ...of('core/submit', [
     [8, 'a session that names itself as its parent is below itself', 'if (named === claims.session || (d', 'if ((d'],
@@ -175,7 +175,7 @@ export const MUTANTS: readonly Mutant[] = [
   ]),
   ...of('core/asleep/asleep', [
     [0, 'who is at work is brought to sleep', '!AT_WORK.has(', 'AT_WORK !== undefined || AT_WORK.has('],
-    [14, 'threads of programs asleep are not counted', ' + this.#programs.threadsAsleep', ''],
+    [14, 'threads of programs asleep are not counted', ' + this.programs.threadsAsleep', ''],
     [14, 'who woke is counted among the threads asleep', 'this.#threadsAsleep -= threads.length;', ''],
     [0, 'who is awake again goes to sleep before who woke earlier', 'for (const first of set)', 'for (const first of [...set].reverse())'],
   ]),

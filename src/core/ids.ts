@@ -32,6 +32,8 @@ export const nodeId = (raw: string): NodeId => raw as NodeId
 
 /** `raw` as the client wrote it; two tenants never share the result. */
 export const programId = (tenant: TenantId, raw: string): ProgramId => join(tenant, raw) as ProgramId
+/** Whether it may be a program of this tenant: it begins as one, so that others need not be looked at. */
+export const isNamedBy = (program: ProgramId, tenant: TenantId): boolean => program.startsWith(`${tenant}/`)
 export const sessionId = (tenant: TenantId, raw: string): SessionId => join(tenant, raw) as SessionId
 /** The last `/` ends the program's id, whatever `raw` holds. */
 export const threadId = (program: ProgramId, raw: string): ThreadId =>

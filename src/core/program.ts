@@ -9,7 +9,7 @@ import { clearTimer, setTimer, type Deciding } from './deciding.ts'
 import { cancelInterrupt, effectsRemaining } from './effects.ts'
 import type { Refusal } from './graph/graph-check.ts'
 import { hasOpenNodes } from './graph/graph-read.ts'
-import { programId, sessionId, type ProgramId, type TenantId, type ThreadId } from './ids.ts'
+import { isNamedBy, programId, sessionId, type ProgramId, type TenantId, type ThreadId } from './ids.ts'
 import type { CancelProgram, DeclareProgram, FinishProgram } from './input.ts'
 import { releaseState, settleState } from './kv/kv.ts'
 import { parentRefusal, subProgramsOf } from './graph/lineage.ts'
@@ -171,16 +171,18 @@ export function restOf(d: Deciding, thread: ThreadId): void {
 export function tenantFull(d: Deciding, tenant: TenantId): Refusal | null {
   const live = d.core.tenants.get(tenant)?.livePrograms ?? 0
   const { tenantProgramsMax } = d.core.config
-  if (live < tenantProgramsMax || closeEarly(d, (program) => program.tenant === tenant) !== null) return null
+  if (live < tenantProgramsMax || closeEarly(d, (id) => isNamedBy(id, tenant) && must(d.core.programs, id).tenant === tenant) !== null) return null
   return { code: 'tenant_full', why: `${live} of its programs are not over, and tenantProgramsMax is ${tenantProgramsMax}` }
 }
 
 /** True when one more program fits; forgets the longest ended one where it must, but `spare`, nor a parent before its sub-agents. */
 export function makeRoomForProgram(d: Deciding, spare: ProgramId | null): boolean {
   if (d.core.programs.size < d.core.config.programsMax) return true
-  const mayGo = (program: Program): boolean =>
-    program.id !== spare && program.children.length === 0 && !program.threads.some((thread) => must(d.core.threads, thread).state !== null)
-  const over = [...d.core.over].find((id) => mayGo(must(d.core.programs, id))) ?? closeEarly(d, mayGo)
+  const mayGo = (id: ProgramId): boolean => {
+    const { children, threads } = must(d.core.programs, id)
+    return id !== spare && children.length === 0 && !threads.some((thread) => must(d.core.threads, thread).state !== null)
+  }
+  const over = [...d.core.over].find(mayGo) ?? closeEarly(d, mayGo)
   if (over === null) return false
   d.emit({ kind: 'program.forgotten', program: over, calls: must(d.core.programs, over).calls })
   return true
@@ -190,8 +192,8 @@ export function makeRoomForProgram(d: Deciding, spare: ProgramId | null): boolea
 export const programsFull = ({ core }: Deciding): string => `${core.programs.size} programs are kept, and programsMax is ${core.config.programsMax}`
 
 /** Closes the longest ended of those that may be reopened and that `may`; null: there is none. */
-function closeEarly(d: Deciding, may: (program: Program) => boolean): ProgramId | null {
-  const id = [...d.core.provisional].find((one) => may(must(d.core.programs, one))) ?? null
+function closeEarly(d: Deciding, may: (id: ProgramId) => boolean): ProgramId | null {
+  const id = [...d.core.provisional].find(may) ?? null
   if (id === null) return null
   d.emit({ kind: 'program.closed', program: id })
   clearTimer(d, `close:${id}`)

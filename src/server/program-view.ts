@@ -3,7 +3,7 @@
  * changes nothing. What another tenant runs is shown as a number, never by name.
  */
 import { must } from '../core/assert.ts'
-import { nodeId, programId, rawOf, type ProgramId, type TenantId, type ThreadId } from '../core/ids.ts'
+import { isNamedBy, nodeId, programId, rawOf, type ProgramId, type TenantId, type ThreadId } from '../core/ids.ts'
 import type { GraphNode } from '../core/graph/graph-state.ts'
 import type { Call, CoreState, Program, Thread } from '../core/state.ts'
 import type { Us } from '../core/units.ts'
@@ -167,8 +167,8 @@ function parentsOf(core: Core, call: Call): string {
 function behind(core: Core, call: Call, ahead: readonly Call['id'][]): NonNullable<WaitView['behind']> {
   const engines = [...core.engines.values()].filter((engine) => engine.capabilities.models.includes(call.model))
   const running = engines.flatMap((engine) => [...engine.running])
-  const mine = programId(must(core.programs, call.program).tenant, '')
+  const { tenant } = must(core.programs, call.program)
   const others = programsOf(core, [...running, ...ahead]).filter((id) => id !== call.program)
-  const ours = others.filter((id) => id.startsWith(mine))
+  const ours = others.filter((id) => isNamedBy(id, tenant))
   return { programs: [...new Set(ours.map(rawOf))], others: others.length - ours.length }
 }

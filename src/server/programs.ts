@@ -5,7 +5,7 @@
 import type { FastifyReply, FastifyRequest } from 'fastify'
 import { must } from '../core/assert.ts'
 import type { Logged } from '../core/fact.ts'
-import { programId, type ProgramId, type TenantId } from '../core/ids.ts'
+import { isNamedBy, programId, type ProgramId, type TenantId } from '../core/ids.ts'
 import type { CoreState, Program } from '../core/state.ts'
 import type { ProgramReply } from '../driver/gateway.ts'
 import type { Page } from '../protocol/admin.ts'
@@ -42,7 +42,7 @@ export const declareProgram = (door: Door): Handler => async (request, reply, cr
 
 /** Programs are kept in the order of their arrival, so that a page is found without a look at the others. */
 function pageOf(core: Readonly<CoreState>, tenant: TenantId, after: number, limit: number): { page: Program[]; isLast: boolean } {
-  const own = [...core.programs.keys()].filter((id) => id.startsWith(programId(tenant, '')))
+  const own = [...core.programs.keys()].filter((id) => isNamedBy(id, tenant))
   let [low, high] = [0, own.length]
   while (low < high) {
     const middle = (low + high) >>> 1

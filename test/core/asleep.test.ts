@@ -59,7 +59,7 @@ test('whatever ids, texts and numbers its records hold, they come back', () => {
 })
 
 test('who sleeps changes nothing: the same world decides the same, and its state reads the same', () => {
-  for (const seed of [23, 24, 25]) {
+  for (const seed of [23, 24]) {
     const [asleep, awake] = [lived(seed, 0), lived(seed, 512)]
     assert.deepEqual(asleep.log, awake.log)
     assert.equal(stateText(asleep.core), stateText(awake.core))

@@ -87,8 +87,8 @@ export class World {
     this.#chance = random(seed)
     this.#options = options
     this.#faults = options.faults ?? 0
-    // All that may sleep does, so that what decides meets programs asleep.
-    this.config = { ...CORE_DEFAULTS, programsAwakeMax: 0, hostBytesMax: 200_000, grantTokens: 32, ...options.config }
+    // In a part of the worlds all that may sleep does, so that what decides meets programs asleep.
+    this.config = { ...CORE_DEFAULTS, programsAwakeMax: seed % 16 === 0 ? 0 : CORE_DEFAULTS.programsAwakeMax, hostBytesMax: 200_000, grantTokens: 32, ...options.config }
     this.core = emptyCore(this.config)
     this.restart()
   }

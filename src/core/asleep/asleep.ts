@@ -12,8 +12,8 @@ import type { Call, CoreState, Program, Thread } from '../state.ts'
 import { textOf, wholeOf, type WholeProgram } from './program-text.ts'
 
 /**
- * Records that are brought to sleep, and programs that are looked at for it, at the end of a turn: more than wake in one, and
- * never so many that it gets long.
+ * Records that are brought to sleep, and programs that are looked at for it, at the end of a turn: more than
+ * wake in any but a few, and never so many that it gets long.
  */
 const RECORDS_PER_TURN = 512
 const LOOKS_PER_TURN = 64
@@ -38,7 +38,7 @@ export function putToSleep({ programs }: Readonly<Records>, awakeMax: number): v
 
 /** The same state to read, with a record for each program, thread and call; who sleeps goes on sleeping. */
 export function allAwake(core: Readonly<CoreState>): CoreState {
-  if (!(core.programs instanceof Programs)) return core
+  if (!(core.programs instanceof Programs) || core.programs.asleep === 0) return core
   const wholes = [...core.programs.wholes()]
   const calls = new Map(wholes.flatMap((whole) => whole.calls.map((call) => [call.id, call] as const)))
   return {
@@ -69,8 +69,6 @@ abstract class Kept<Id extends string, T extends object, Name extends string> ex
     return super.entries()
   }
 
-  abstract override entries(): MapIterator<[Id, T]>
-
   override* values(): MapIterator<T> {
     for (const [, record] of this.entries()) yield record
   }
@@ -95,6 +93,7 @@ class Programs extends Kept<ProgramId, Program, string> {
   /** The longest awake first, and those that might not sleep when they were looked at, the longest ago first. */
   readonly #awake = new Set<ProgramId>()
   readonly #busy = new Set<ProgramId>()
+  #asleep = 0
   #threadsAsleep = 0
 
   override get(id: ProgramId): Program | undefined {
@@ -116,8 +115,16 @@ class Programs extends Kept<ProgramId, Program, string> {
     return super.delete(id)
   }
 
-  override* entries(): MapIterator<[ProgramId, Program]> {
+  override entries(): MapIterator<[ProgramId, Program]> {
+    return this.#asleep === 0 ? super.entries() : this.#read()
+  }
+
+  * #read(): MapIterator<[ProgramId, Program]> {
     for (const [id, kept] of this.allKept()) yield [id, typeof kept === 'string' ? wholeOf(id, kept).program : kept]
+  }
+
+  get asleep(): number {
+    return this.#asleep
   }
 
   get threadsAsleep(): number {
@@ -130,6 +137,7 @@ class Programs extends Kept<ProgramId, Program, string> {
     const { program, threads, calls } = wholeOf(id, text)
     for (const thread of threads) this.threads.keep(thread.id, thread)
     for (const call of calls) this.calls.keep(call.id, call)
+    this.#asleep -= 1
     this.#threadsAsleep -= threads.length
     this.set(id, program)
   }
@@ -167,6 +175,7 @@ class Programs extends Kept<ProgramId, Program, string> {
     this.keep(program.id, textOf(this.#wholeAwake(program)))
     for (const thread of program.threads) this.threads.drop(thread)
     for (const call of program.calls) this.calls.keep(call, program.id)
+    this.#asleep += 1
     this.#threadsAsleep += program.threads.length
   }
 
@@ -194,36 +203,48 @@ function takeFirst<T>(set: Set<T>): T | undefined {
   return undefined
 }
 
-/** The name of one asleep is its program's. */
-class Calls extends Kept<CallId, Call, ProgramId> {
-  readonly #programs: Programs
+/** Records that sleep with their program: it wakes before one of them is set or deleted. */
+abstract class Parts<Id extends string, T extends object, Name extends string> extends Kept<Id, T, Name> {
+  protected readonly programs: Programs
 
   constructor(programs: Programs) {
     super()
-    this.#programs = programs
+    this.programs = programs
   }
 
-  override get(id: CallId): Call | undefined {
-    const kept: Call | string | undefined = super.get(id)
-    if (typeof kept !== 'string') return kept
-    this.#programs.wake(kept)
-    return super.get(id)
-  }
-
-  override set(id: CallId, call: Call): this {
+  override set(id: Id, record: T): this {
     this.get(id)
-    return super.set(id, call)
+    return super.set(id, record)
   }
 
-  override delete(id: CallId): boolean {
+  override delete(id: Id): boolean {
     this.get(id)
     return super.delete(id)
   }
 
-  override* entries(): MapIterator<[CallId, Call]> {
+  /** For this file. */
+  drop(id: Id): void {
+    super.delete(id)
+  }
+}
+
+/** The name of one asleep is its program's. */
+class Calls extends Parts<CallId, Call, ProgramId> {
+  override get(id: CallId): Call | undefined {
+    const kept: Call | string | undefined = super.get(id)
+    if (typeof kept !== 'string') return kept
+    this.programs.wake(kept)
+    return super.get(id)
+  }
+
+  override entries(): MapIterator<[CallId, Call]> {
+    return this.programs.asleep === 0 ? super.entries() : this.#read()
+  }
+
+  * #read(): MapIterator<[CallId, Call]> {
     const copies = new Map<CallId, Call>()
     for (const [id, kept] of this.allKept()) {
-      if (typeof kept === 'string' && !copies.has(id)) for (const call of this.#programs.read(kept)?.calls ?? []) copies.set(call.id, call)
+      if (typeof kept === 'string' && !copies.has(id)) for (const call of this.programs.read(kept)?.calls ?? []) copies.set(call.id, call)
       yield [id, typeof kept === 'string' ? must(copies, id) : kept]
       copies.delete(id)
     }
@@ -236,33 +257,12 @@ class Calls extends Kept<CallId, Call, ProgramId> {
 }
 
 /** One asleep is not in it: its id begins with its program's. Walked by program. */
-class Threads extends Kept<ThreadId, Thread, never> {
-  readonly #programs: Programs
-
-  constructor(programs: Programs) {
-    super()
-    this.#programs = programs
-  }
-
+class Threads extends Parts<ThreadId, Thread, never> {
   override get(id: ThreadId): Thread | undefined {
     const thread = super.get(id)
     if (thread !== undefined) return thread
-    this.#programs.wake(id.slice(0, Math.max(0, id.lastIndexOf('/'))) as ProgramId)
+    this.programs.wake(id.slice(0, Math.max(0, id.lastIndexOf('/'))) as ProgramId)
     return super.get(id)
-  }
-
-  override set(id: ThreadId, thread: Thread): this {
-    this.get(id)
-    return super.set(id, thread)
-  }
-
-  override delete(id: ThreadId): boolean {
-    this.get(id)
-    return super.delete(id)
-  }
-
-  drop(id: ThreadId): void {
-    super.delete(id)
   }
 
   override has(id: ThreadId): boolean {
@@ -270,11 +270,14 @@ class Threads extends Kept<ThreadId, Thread, never> {
   }
 
   override get size(): number {
-    return super.size + this.#programs.threadsAsleep
+    return super.size + this.programs.threadsAsleep
   }
 
   override* entries(): MapIterator<[ThreadId, Thread]> {
-    for (const { threads } of this.#programs.wholes()) for (const thread of threads) yield [thread.id, thread]
+    for (const id of this.programs.keys()) {
+      const threads = this.programs.read(id)?.threads ?? must(this.programs, id).threads.map((thread) => must(this, thread))
+      for (const thread of threads) yield [thread.id, thread]
+    }
   }
 
   override* keys(): MapIterator<ThreadId> {
