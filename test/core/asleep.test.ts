@@ -164,3 +164,27 @@ test('what is walked is in the order of arrival and wakes nobody; a program asle
   assert.equal(records.programs.get(id), undefined)
   assert.ok(!records.programs.has(id))
 })
+
+test('a thread that no program knows is found out, whoever sleeps', () => {
+  const { core } = lived(24, 0, 9)
+  putToSleep(core, 0)
+  checkInvariants(core, nothingSeen())
+  const [thread] = core.threads.values()
+  assert.ok(thread !== undefined)
+  const stray = `${thread.program}/stray` as typeof thread.id
+  core.threads.set(stray, { ...thread, id: stray })
+  assert.throws(() => checkInvariants(core, nothingSeen()), /invariant 14: /)
+})
+
+test('who has a thread that its id does not lead to, as in old logs, stays awake', () => {
+  const records = recordsOf(lived(26, 512, 9).core)
+  const program = [...records.programs.values()].find(({ threads }) => threads.length > 0)
+  const [thread] = program?.threads.map((id) => must(records.threads, id)) ?? []
+  assert.ok(program !== undefined && thread !== undefined)
+  const id = `${program.id}/a/b` as typeof thread.id
+  records.threads.set(id, { ...thread, id, active: null })
+  program.threads = [...program.threads, id]
+  for (let turn = 0; turn < records.programs.size; turn += 1) putToSleep(records, 0)
+  assert.equal(records.programs.get(program.id), program)
+  assert.ok(records.threads.has(id))
+})
